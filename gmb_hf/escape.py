@@ -31,6 +31,15 @@ def one_line(text: str) -> str:
     return " ".join("".join(kept).split())
 
 
+def shorten(name: str, length: int) -> str:
+    """The name on one line, cut in the middle with an ellipsis beyond `length` characters."""
+    flat = one_line(name) or "(no name)"
+    if len(flat) <= length:
+        return flat
+    head = (length - 1) * 2 // 3
+    return f"{flat[:head]}…{flat[len(flat) - (length - 1 - head) :]}"
+
+
 def markdown(text: str) -> str:
     """The text within a line or a table cell of Markdown, shown as it is.
 

@@ -27,6 +27,7 @@ _COMMANDS: dict[str, tuple[str, str | None]] = {
     "evaluate": ("evaluate.evaluate", "options.DesignCommand"),
     "trial": ("trial.trial", None),
     "demo": ("demo.demo", None),
+    "report": ("results.report", None),
     "audit": ("audit.audit", None),
     "monitor": ("monitor.monitor", None),
     "heldout": ("heldout.heldout", "heldout.HeldoutCommand"),

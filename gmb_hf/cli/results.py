@@ -1,4 +1,4 @@
-"""`gmb results`: whether a results file is one, and two of them side by side."""
+"""`gmb results`: whether a results file is one, and two of them side by side; `gmb report`."""
 
 from __future__ import annotations
 
@@ -26,6 +26,22 @@ _HEADS_BY_RUNS = {
     "false runs": "false",
     "p by runs": "p",
 }
+
+
+def report(
+    results: Annotated[
+        Path, argument("A results file, or the folder that holds results.yaml.", metavar="RESULTS")
+    ],
+    out: Annotated[
+        Path | None, option("Where to; report.html beside the results if not given.")
+    ] = None,
+) -> None:
+    """Make report.html again from results alone: one file, which needs no logs and no network."""
+    from gmb_hf.report.page import remake_page
+
+    made = remake_page(results, out)
+    file = results / "results.yaml" if results.is_dir() else results
+    screen.written([made], following=screen.command("results", "validate", file))
 
 
 @app.command()

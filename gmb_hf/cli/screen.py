@@ -36,7 +36,7 @@ _STYLES = {
     "INCONCLUSIVE": "cyan",
     "SCOPE_LIMITED": "green",
 }
-_FIRST_FILES = ("report.md", "first_alarm.png", "label_summary.png", "results.yaml")
+_FIRST_FILES = ("report.md", "report.html", "first_alarm.png", "label_summary.png", "results.yaml")
 _MOST_FILES = 6
 _MOST_SCORES = {"monitor": 10, "undeclared": 10, "oracle": 3, "control": 3}
 _MOST_EXPLORED = 20

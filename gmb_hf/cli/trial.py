@@ -17,8 +17,7 @@ def trial(
     figures: Figures = True,
 ) -> None:
     """Lock every signal on each panel's explore runs, and judge it once on the held-out ones."""
-    from gmb_hf.report.answer import hardest
-    from gmb_hf.report.trial import KINDS
+    from gmb_hf.report.answer import KINDS, hardest
     from gmb_hf.trial import trial as hold
 
     found = hold(

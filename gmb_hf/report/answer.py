@@ -1,16 +1,19 @@
 """The answer in one sentence: what the report opens with and the first figure is titled.
 
 Whoever acts, acts on the first alarm: where it was judged, the answer is by runs. The label by
-windows is the specification's view, shown beside it.
+windows is the specification's view, shown beside it. Below, in words too, is what the answer rests
+on: events, thresholds, design, provenance.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
+from gmb_hf.benchmark.compat import explain_settings, settings_of
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
 from gmb_hf.benchmark.records import (
     INCONCLUSIVE,
@@ -22,7 +25,11 @@ from gmb_hf.benchmark.records import (
 )
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import DESIGN_FAULT, IndicatorRecord
+from gmb_hf.design.design import ENSEMBLE
+from gmb_hf.design.explain import explain_design
 from gmb_hf.design.power import in_words
+from gmb_hf.escape import shorten, steps
+from gmb_hf.indicators import catalogue
 from gmb_hf.stats import IntervalRecord
 from gmb_hf.tables import follow
 
@@ -60,6 +67,17 @@ REASONS = {
     "warned_low": "warns of too few events",
 }
 
+COMBINATION, BLIND_ALARM, RULE = "combination", "blind alarm", "rule"
+KINDS = {
+    "label-free": "Label-free signals",
+    "task-aware": "Task-aware signals: they know the operation or the Fourier basis",
+    COMBINATION: "Learned combinations of signals that see no test label",
+    RULE: "Published alarm rules as they stand, without calibration",
+    "label-using": "Label-using signals: oracles, no monitors",
+    BLIND_ALARM: "Blind alarms",
+}
+"""Signals of different kinds are never ranked together (DECISIONS 13)."""
+
 RUNS = {True: "held-out runs", False: "runs"}
 """What the judged runs are called: held out are those that a lock had not seen."""
 
@@ -76,6 +94,18 @@ def group_of(item: IndicatorRecord) -> str:
     if item.x_sees_test_labels is None:
         return "undeclared"
     return "oracle" if item.x_sees_test_labels else "monitor"
+
+
+def kind_of(item: IndicatorRecord) -> str:
+    """The key in `KINDS` that an indicator belongs to; what the catalogue lacks sees no label."""
+    if item.family == "control":
+        return BLIND_ALARM
+    if item.family == ENSEMBLE:
+        return COMBINATION
+    if item.name not in catalogue.names():
+        return "label-using" if item.x_sees_test_labels else "label-free"
+    known = catalogue.get(item.name)
+    return RULE if known.rule else known.kind
 
 
 def label_of(item: IndicatorRecord) -> str:
@@ -327,3 +357,105 @@ def _best(eligible: Sequence[IndicatorRecord], target: float, budget: float | No
     ahead = "" if lead is None else f", {lead:,.0f} steps ahead in the median"
     beaten = "" if by_chance is None else f", where {chance} warns of {by_chance:.0%}"
     return f"; {who} warned of {share:.0%} of events{ahead}{beaten}"
+
+
+# What the evaluation rests on, in words.
+
+# Where thresholds come from, in a sentence and in a few words.
+_SOURCES = {
+    "locked": (
+        "Thresholds were locked on explore runs before a held-out run was looked at.",
+        "thresholds locked on {} explore runs",
+    ),
+    "explore": ("Thresholds were found on explore runs.", "thresholds from {} explore runs"),
+    "cross_run": (
+        "There were no explore runs: each run was judged by thresholds found on the other "
+        "runs (grouped cross-fitting). A deployed threshold would come from all of them.",
+        "thresholds cross-fitted over runs",
+    ),
+    "given": ("Thresholds were given from outside.", "thresholds from outside"),
+    "in_sample": (
+        "Thresholds were found on the same negative windows that they were measured on, as the "
+        "specification allows; this makes the gate easy to pass.",
+        "thresholds from the same runs",
+    ),
+}
+
+
+def boundary_sentences(results: Results) -> tuple[str, ...]:
+    """What was judged and how: the design, sentence by sentence, or what is known without one."""
+    design, compat = results.design, settings_of(results)
+    if compat is not None:
+        return explain_settings(compat)
+    if design is not None:
+        return explain_design(design, locked=results.locked)
+    task, model = results.boundary.task, results.boundary.model
+    return (
+        f"Task: {task or 'not declared'}.",
+        f"Model: {model or 'not declared'}.",
+        f"Event: {results.event.type}; the preregistration is not stored with the results.",
+    )
+
+
+def events_sentence(results: Results) -> str:
+    """How many runs have an event, when, and which do not count."""
+    summary = results.summary
+    at = [float(step) for step in results.event.t_event_by_seed.values() if step is not None]
+    events = summary.n_events
+    known = "an unknown number" if events is None else f"{events:,}"
+    text = f"{known} of {summary.n_seeds:,} {RUNS[results.locked]} have an event"
+    if at:
+        text += f", between step {min(at):,.0f} and {max(at):,.0f} (median {median(at):,.0f})"
+    text += "."
+    if summary.x_event_count_min is not None and (events or 0) < summary.x_event_count_min:
+        text += f" {summary.x_event_count_min} are needed for a verdict."
+    if summary.x_n_too_early:
+        text += f" {summary.x_n_too_early:,} came too early to be warned of and count as uncovered."
+    if summary.x_n_excluded:
+        text += f" Excluded, as neither events nor negatives: {summary.x_n_excluded:,}."
+    return text
+
+
+def calibration_sentence(results: Results) -> str:
+    """Where the thresholds come from."""
+    calibration = results.x_calibration
+    if calibration is None:
+        return "Where the thresholds come from is not stored."
+    said, n_runs = _SOURCES[calibration.method][0], calibration.n_runs
+    return said if n_runs is None else f"{said} {n_runs:,} runs with negative windows were used."
+
+
+def provenance(results: Results) -> Iterator[tuple[str, str]]:
+    """What would have to be the same for the same numbers to come out: what it is, its value."""
+    yield "Date", results.meta.date
+    if results.meta.prereg_path:
+        yield "Preregistration", results.meta.prereg_path
+    for pulled in results.x_sources:
+        place = f"{pulled.repo}@{pulled.revision}"
+        yield f"From the Hub: {pulled.what}", f"{place}, {pulled.config}, {pulled.fingerprint}"
+    source = results.x_provenance
+    if source is None:
+        return
+    versions = ", ".join(f"{name} {version}" for name, version in source.packages.items())
+    yield "Software", f"gmb-hf {source.package_version}, Python {source.python}, {versions}"
+    known = {
+        "Lock": source.lock_hash,
+        "Preregistration hash": source.prereg_hash,
+        "Explore log": source.explore_fingerprint,
+        "Held-out log": source.evaluation_fingerprint,
+    }
+    yield from ((name, value) for name, value in known.items() if value)
+    if source.seed_of_draws is not None:
+        yield "Seed of all draws", str(source.seed_of_draws)
+
+
+def subtitle(results: Results) -> str:
+    """What was judged, in one line."""
+    summary, calibration = results.summary, results.x_calibration
+    judged = f"{summary.n_seeds:,} {RUNS[results.locked]}, {steps(summary.n_events)} events"
+    about = ((results.boundary.task, 40), (results.boundary.model, 24))
+    parts = [*(shorten(name, most) for name, most in about if name), judged]
+    if calibration is not None:
+        count = "the" if calibration.n_runs is None else f"{calibration.n_runs:,}"
+        parts.append(_SOURCES[calibration.method][1].format(count))
+    return " · ".join(part for part in parts if part)

@@ -6,9 +6,8 @@ tasks, paths) is escaped, so that it reads as it was written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from urllib.parse import quote
 
 import numpy as np
@@ -20,7 +19,6 @@ from gmb_hf.benchmark import nulls
 from gmb_hf.benchmark.compat import (
     CompatSettings,
     Reproduction,
-    explain_settings,
     primary_point,
     settings_of,
 )
@@ -31,19 +29,22 @@ from gmb_hf.benchmark.results import Results, definition_of_done
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
-from gmb_hf.design.explain import explain_design
 from gmb_hf.design.power import in_words, pass_line
 from gmb_hf.errors import InputError
-from gmb_hf.escape import steps
 from gmb_hf.files import write_text
 from gmb_hf.report.answer import (
     GROUPS,
     RUNS,
     Answer,
     answer,
+    boundary_sentences,
+    calibration_sentence,
+    events_sentence,
     group_of,
     label_of,
+    provenance,
     sentence_of,
+    subtitle,
 )
 from gmb_hf.report.curves import grokking_curves, scores_around_event
 from gmb_hf.report.figures import (
@@ -53,7 +54,8 @@ from gmb_hf.report.figures import (
     lead_times,
     leads_of,
 )
-from gmb_hf.report.style import rate_text, save_figure, shorten
+from gmb_hf.report.page import write_page
+from gmb_hf.report.style import rate_text, save_figure
 from gmb_hf.report.tables import (
     budget_table,
     events_table,
@@ -77,26 +79,6 @@ FIGURES = {
     "leads": "lead_times",
 }
 """The figures that a report has a place for, and what their files are called."""
-
-# Where thresholds come from, in a sentence and in a few words.
-_SOURCES = {
-    "locked": (
-        "Thresholds were locked on explore runs before a held-out run was looked at.",
-        "thresholds locked on {} explore runs",
-    ),
-    "explore": ("Thresholds were found on explore runs.", "thresholds from {} explore runs"),
-    "cross_run": (
-        "There were no explore runs: each run was judged by thresholds found on the other "
-        "runs (grouped cross-fitting). A deployed threshold would come from all of them.",
-        "thresholds cross-fitted over runs",
-    ),
-    "given": ("Thresholds were given from outside.", "thresholds from outside"),
-    "in_sample": (
-        "Thresholds were found on the same negative windows that they were measured on, as the "
-        "specification allows; this makes the gate easy to pass.",
-        "thresholds from the same runs",
-    ),
-}
 
 
 def render_report(
@@ -124,12 +106,6 @@ def render_report(
     windows = answer(results, by_windows=True)
     best = sorted(found.subject, key=lambda item: found.label(item) != SUPPORTED)
     headline = best[: max(len(found.supported), _HEADLINE_ROWS)]
-    calibration = results.x_calibration
-    thresholds = "Where the thresholds come from is not stored."
-    if calibration is not None:
-        thresholds, n_runs = _SOURCES[calibration.method][0], calibration.n_runs
-        used = f" {n_runs:,} runs with negative windows were used." if n_runs is not None else ""
-        thresholds += used
     environment = Environment(
         loader=PackageLoader("gmb_hf.report", "."),
         undefined=StrictUndefined,
@@ -159,9 +135,9 @@ def render_report(
         compat=compat is not None,
         strict=results.x_protocol == "strict",
         nulls=[null.label for name, null in nulls.NULLS.items() if name not in _EXPLAINED],
-        boundary=explain_settings(compat) if compat else _boundary(results, design),
-        events=_events(results),
-        calibration=thresholds,
+        boundary=boundary_sentences(results),
+        events=events_sentence(results),
+        calibration=calibration_sentence(results),
         budgets=budget_table(results),
         design=design,
         rules=rules_table(results.indicators).md(),
@@ -183,7 +159,7 @@ def render_report(
         ],
         done=done,
         accepted=all(check.passed for check in done),
-        provenance=list(_provenance(results)),
+        provenance=list(provenance(results)),
         next_command=next_command,
     )
     # At most one empty line in a row, and a single one at the end.
@@ -201,59 +177,7 @@ def headline_table(found: Answer, items: Sequence[IndicatorRecord]) -> Table:
     return runs_table(items, found.budget)
 
 
-def _boundary(results: Results, design: Design | None) -> tuple[str, ...]:
-    if design is not None:
-        return explain_design(design, locked=results.locked)
-    task, model = results.boundary.task, results.boundary.model
-    return (
-        f"Task: {task or 'not declared'}.",
-        f"Model: {model or 'not declared'}.",
-        f"Event: {results.event.type}; the preregistration is not stored with the results.",
-    )
-
-
-def _events(results: Results) -> str:
-    summary = results.summary
-    at = [float(step) for step in results.event.t_event_by_seed.values() if step is not None]
-    events = summary.n_events
-    known = "an unknown number" if events is None else f"{events:,}"
-    text = f"{known} of {summary.n_seeds:,} {RUNS[results.locked]} have an event"
-    if at:
-        text += f", between step {min(at):,.0f} and {max(at):,.0f} (median {median(at):,.0f})"
-    text += "."
-    if summary.x_event_count_min is not None and (events or 0) < summary.x_event_count_min:
-        text += f" {summary.x_event_count_min} are needed for a verdict."
-    if summary.x_n_too_early:
-        text += f" {summary.x_n_too_early:,} came too early to be warned of and count as uncovered."
-    if summary.x_n_excluded:
-        text += f" Excluded, as neither events nor negatives: {summary.x_n_excluded:,}."
-    return text
-
-
-def _provenance(results: Results) -> Iterator[tuple[str, str]]:
-    yield "Date", results.meta.date
-    if results.meta.prereg_path:
-        yield "Preregistration", results.meta.prereg_path
-    for pulled in results.x_sources:
-        place = f"{pulled.repo}@{pulled.revision}"
-        yield f"From the Hub: {pulled.what}", f"{place}, {pulled.config}, {pulled.fingerprint}"
-    source = results.x_provenance
-    if source is None:
-        return
-    versions = ", ".join(f"{name} {version}" for name, version in source.packages.items())
-    yield "Software", f"gmb-hf {source.package_version}, Python {source.python}, {versions}"
-    known = {
-        "Lock": source.lock_hash,
-        "Preregistration hash": source.prereg_hash,
-        "Explore log": source.explore_fingerprint,
-        "Held-out log": source.evaluation_fingerprint,
-    }
-    yield from ((name, value) for name, value in known.items() if value)
-    if source.seed_of_draws is not None:
-        yield "Seed of all draws", str(source.seed_of_draws)
-
-
-# Everything that an evaluation leaves: results.yaml, tables/, figures/ and report.md.
+# Everything that an evaluation leaves: results.yaml, tables/, figures/, report.md and report.html.
 
 
 def write_evaluation(
@@ -262,7 +186,8 @@ def write_evaluation(
     """Write an evaluation to a folder, which is made if it is not there; every file atomically.
 
     Figures are by the names in `FIGURES`; `note` and `next_command` are of the report, see
-    `render_report`. Returns the files: report.md first, then results.yaml, tables and figures.
+    `render_report`. Returns the files: report.md first, then report.html, results.yaml, tables and
+    figures.
     """
     place, shown = Path(folder), {}
     written = [results.write(place / "results.yaml"), *write_tables(results, place / "tables")]
@@ -271,7 +196,8 @@ def write_evaluation(
             written += save_figure(figures[name], place / "figures" / file)
             shown[name] = f"figures/{file}.png"
     text = render_report(results, figures=shown, folder=place, **said)
-    return [write_text(place / "report.md", text), *written]
+    page = write_page(results, place / "report.html", folder=place, **said)
+    return [write_text(place / "report.md", text), page, *written]
 
 
 def draw(results: Results) -> dict[str, Figure]:
@@ -312,18 +238,6 @@ def featured(found: Answer, count: int = 6) -> tuple[IndicatorRecord, ...]:
     return tuple(item for item in found.ranked if item.family != "control")[:count]
 
 
-def subtitle(results: Results) -> str:
-    """What was judged, in one line."""
-    summary, calibration = results.summary, results.x_calibration
-    judged = f"{summary.n_seeds:,} {RUNS[results.locked]}, {steps(summary.n_events)} events"
-    about = ((results.boundary.task, 40), (results.boundary.model, 24))
-    parts = [*(shorten(name, most) for name, most in about if name), judged]
-    if calibration is not None:
-        count = "the" if calibration.n_runs is None else f"{calibration.n_runs:,}"
-        parts.append(_SOURCES[calibration.method][1].format(count))
-    return " · ".join(part for part in parts if part)
-
-
 def publish(
     found: Evaluation | Reproduction,
     out: str | Path,
@@ -332,7 +246,8 @@ def publish(
     next_command: str | None = None,
     figures: bool = True,
 ) -> list[Path]:
-    """Write results.yaml, report.md, tables/ and figures/, and return the files, the report first.
+    """Write results.yaml, report.md, report.html, tables/ and figures/; returns the files, the
+    report first.
 
     Args:
         found: what was judged, or put through the reference's computation.

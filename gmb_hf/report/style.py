@@ -23,7 +23,7 @@ from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.escape import one_line
+from gmb_hf import escape
 from gmb_hf.files import atomic_path
 
 BLACK = "#000000"
@@ -248,10 +248,4 @@ def rate_text(value: float) -> str:
     return text.replace("-", "\N{MINUS SIGN}")  # as the axes of matplotlib have it
 
 
-def shorten(name: str, length: int) -> str:
-    """The name on one line, cut in the middle with an ellipsis beyond `length` characters."""
-    flat = one_line(name) or "(no name)"
-    if len(flat) <= length:
-        return flat
-    head = (length - 1) * 2 // 3
-    return f"{flat[:head]}…{flat[len(flat) - (length - 1 - head) :]}"
+shorten = escape.shorten

@@ -16,25 +16,12 @@ from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.design.design import ENSEMBLE
 from gmb_hf.design.power import in_words
 from gmb_hf.errors import InputError
 from gmb_hf.escape import markdown, number, steps
-from gmb_hf.indicators import catalogue
 from gmb_hf.report import style
-from gmb_hf.report.answer import hardest
+from gmb_hf.report.answer import KINDS, hardest, kind_of
 from gmb_hf.tables import Column, Table
-
-COMBINATION, BLIND_ALARM, RULE = "combination", "blind alarm", "rule"
-KINDS = {
-    "label-free": "Label-free signals",
-    "task-aware": "Task-aware signals: they know the operation or the Fourier basis",
-    COMBINATION: "Learned combinations of signals that see no test label",
-    RULE: "Published alarm rules as they stand, without calibration",
-    "label-using": "Label-using signals: oracles, no monitors",
-    BLIND_ALARM: "Blind alarms",
-}
-"""Signals of different kinds are never ranked together (DECISIONS 13)."""
 
 
 class TrialRow(NamedTuple):
@@ -48,14 +35,7 @@ class TrialRow(NamedTuple):
     @property
     def kind(self) -> str:
         """A key of `KINDS`."""
-        if self.item.family == "control":
-            return BLIND_ALARM
-        if self.item.family == ENSEMBLE:
-            return COMBINATION
-        if self.item.name not in catalogue.names():
-            return "label-using" if self.item.x_sees_test_labels else "label-free"
-        known = catalogue.get(self.item.name)
-        return RULE if known.rule else known.kind
+        return kind_of(self.item)
 
     @property
     def supported(self) -> bool:

@@ -42,7 +42,7 @@ def test_from_logs_to_a_verdict_with_every_file(csv_logs: Path):
     files = [line for line in done.out.splitlines() if line.startswith("wrote")]
     assert files[:2] == [
         "wrote   results/report.md",
-        "wrote   results/figures/first_alarm.png",
+        "wrote   results/report.html",
     ]
 
 

@@ -1,0 +1,594 @@
+"""report.html: the whole evaluation as one file, from results.yaml alone.
+
+It needs no network, no other file and no logs: style, script and data stand in it. The words and
+the tables are written by `page.html.j2`, the curves of a score by `page.js` when it is opened.
+Whatever a user named is text: jinja escapes it, and the script sets it as text content.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.resources
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from gmb_hf._version import __version__
+from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord
+from gmb_hf.benchmark.nulls import NULLS
+from gmb_hf.benchmark.results import EventRecord, Results, definition_of_done
+from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
+from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.design.design import Design
+from gmb_hf.design.power import in_words
+from gmb_hf.documents import plain_data
+from gmb_hf.errors import InputError
+from gmb_hf.escape import number, one_line, percent
+from gmb_hf.files import write_text
+from gmb_hf.report.answer import (
+    GROUPS,
+    KINDS,
+    Answer,
+    answer,
+    boundary_sentences,
+    calibration_sentence,
+    ends,
+    events_sentence,
+    hardest,
+    kind_of,
+    label_of,
+    provenance,
+    reason,
+    reasons_of,
+    sentence_of,
+    shown_name,
+    shown_p,
+    subtitle,
+)
+from gmb_hf.report.tables import budget_table, run_budget_table, runs_table, verdict_table
+from gmb_hf.stats import IntervalRecord
+from gmb_hf.tables import Line, Table, follow
+
+_UNDECLARED = "undeclared"
+_CLASSES = {**KINDS, _UNDECLARED: GROUPS["undeclared"]}
+_MOST = {"label-free": 14, "undeclared": 14, "label-using": 4, "blind alarm": 4}
+_BLIND_NAMES = {
+    "memoryless": "a constant chance per checkpoint",
+    "risk_set": "another run still at risk",
+    **RIVALS,
+}
+
+
+def write_page(results: Results, path: str | Path, **said: Any) -> Path:
+    """Write report.html, atomically; `said` goes to `render_page`."""
+    return write_text(path, render_page(results, **said))
+
+
+def remake_page(source: str | Path, out: str | Path | None = None) -> Path:
+    """Make report.html again from a results file, or from the folder that holds results.yaml.
+
+    Args:
+        source: the file or the folder.
+        out: where to; report.html beside the results if not given.
+
+    Raises:
+        InputError: there are no results, they cannot be read, or `out` does not end in .html.
+    """
+    file = Path(source)
+    if file.is_dir():
+        file = file / "results.yaml"
+        if not file.exists():
+            raise InputError.at(source, "no_results", "holds no results.yaml; name a results file")
+    target = file.parent / "report.html" if out is None else Path(out)
+    if target.suffix not in (".html", ".htm"):
+        raise InputError(f"--out {out}: the report is a page; end its name in .html")
+    return write_page(Results.read(file), target, folder=file.parent)
+
+
+def render_page(
+    results: Results,
+    *,
+    folder: str | Path | None = None,
+    note: str | None = None,
+    next_command: str | None = None,
+) -> str:
+    """The page as HTML.
+
+    Args:
+        results: what was found.
+        folder: where the results file lies, for the definition of done to look into the table.
+        note: a remark below the answer.
+        next_command: what to type next.
+    """
+    found, design = answer(results), results.design  # which is parsed anew at each call
+    windows = answer(results, by_windows=True)
+    runs, rows = _runs(results.event), _rows(found)
+    done = definition_of_done(results, folder)
+    script = _resource("page.js")
+    environment = Environment(
+        loader=PackageLoader("gmb_hf.report", "."),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["line"] = one_line
+    environment.globals["in_words"] = in_words
+    data = {
+        "runs": [one._asdict() for one in runs],
+        "design": _timing(design),
+        "by": "windows" if found.budget is None else "runs",
+        "locked": found.locked,
+        "scores": [_score(item, design, found, runs) for item in found.ranked],
+    }
+    return environment.get_template("page.html.j2").render(
+        style=Markup(_resource("page.css")),
+        script=Markup(script),
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        data=Markup(_embedded(data)),
+        results=results,
+        answer=found,
+        windows=windows if windows.beside else None,
+        subtitle=subtitle(results),
+        note=note,
+        next_command=next_command,
+        lacking=list(_lacking(results, design)),
+        facts=list(_facts(results, found)),
+        bars=_bars(found),
+        columns=_columns(found),
+        classes=[
+            (name, heading, own)
+            for name, heading in _CLASSES.items()
+            if (own := [row for row in rows if row.kind == name])
+        ],
+        labels=list(dict.fromkeys(map(found.label, found.ranked))),
+        boundary=boundary_sentences(results),
+        events=events_sentence(results),
+        calibration=calibration_sentence(results),
+        budgets=[_texts(table) for table in (budget_table(results), run_budget_table(results))],
+        done=done,
+        accepted=all(check.passed for check in done),
+        provenance=list(provenance(results)),
+        version=__version__,
+    )
+
+
+def _resource(name: str) -> str:
+    text = importlib.resources.files("gmb_hf.report").joinpath(name).read_text(encoding="utf-8")
+    return text.strip() + "\n"
+
+
+def _embedded(data: Any) -> str:
+    """JSON that no HTML parser ends early, whatever is written in it; infinities become null."""
+    plain = plain_data(data, number=lambda value: value if math.isfinite(value) else None)
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+# What stands above the table.
+
+
+def _lacking(results: Results, design: Design | None) -> Iterator[str]:
+    """What the page cannot show, since the file does not hold it."""
+    source, items = results.x_provenance, results.indicators
+    if source is not None and _release(source.package_version) > _release(__version__):
+        yield (
+            f"The file was written by gmb-hf {source.package_version}, this page by {__version__}: "
+            "what only the newer one knows is not shown."
+        )
+    by_runs = [item.x_first_alarm for item in items if item.x_first_alarm is not None]
+    if items and not by_runs:
+        yield "First alarms by runs (x_first_alarm): the answer is by windows."
+    elif any(not first.alarm_steps for first in by_runs):
+        yield "The first alarm of each run (alarm_steps): no alarm times against t*."
+    if design is None:
+        yield "The design (x_prereg)."
+    if source is None:
+        yield "The environment and the fingerprints (x_provenance)."
+    if items and all(not item.x_sentence and not sentence_of(item) for item in items):
+        yield "The verdicts in a sentence (x_sentence)."
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """The numbers of a version, as far as they are numbers."""
+    parts = version.split("+")[0].split(".")
+    return tuple(int(part) for part in parts if part.isdecimal())
+
+
+def _facts(results: Results, found: Answer) -> Iterator[tuple[str, str]]:
+    summary, source = results.summary, results.x_provenance
+    yield "Scores", f"{len(found.ranked):,}"
+    yield "Runs", f"{summary.n_seeds:,}"
+    yield "Events", "unknown" if summary.n_events is None else f"{summary.n_events:,}"
+    if found.budget is not None:
+        yield "Budget", in_words(found.budget)
+    yield "Protocol", results.x_protocol or "not stated"
+    lock = source.lock_hash if source else None
+    yield "Lock", lock[:12] if lock else "none: exploratory"
+    yield "Date", results.meta.date
+
+
+class _Bar(NamedTuple):
+    """What becomes of 100 runs, as parts of a line from the first per cent to the last."""
+
+    place: int
+    name: str
+    may: bool
+    parts: list[tuple[str, float, float]]  # outcome, where it begins, how wide it is
+    blind: float | None
+    warned: str
+    by_chance: str
+    said: str
+
+
+class _Bars(NamedTuple):
+    """All of them on one axis, each class with those that are shown first, and the others."""
+
+    axis: list[tuple[float, int]]
+    zero: float
+    budget: float | None
+    outcomes: list[tuple[str, str]]
+    groups: list[tuple[str, list[_Bar], list[_Bar]]]
+
+
+_OUTCOMES = {
+    "false": "falsely alarmed",
+    "timely": "warned in time",
+    "early": "warned early",
+    "missed": "missed",
+    "quiet": "no event, quiet",
+}
+
+
+def _counts(at: FirstAlarmPointRecord) -> dict[str, int]:
+    return {
+        "false": at.n_false_before_event + at.n_event_free_false,
+        "timely": at.n_timely,
+        "early": at.n_early,
+        "missed": at.n_missed,
+        "quiet": at.n_event_free - at.n_event_free_false,
+    }
+
+
+def _bars(found: Answer) -> _Bars:
+    """The first figure: by runs five outcomes; by windows the share of events warned of."""
+    shares: dict[str, dict[str, float]] = {}
+    for item in found.ranked:
+        at = _point(item, found)
+        coverage = follow(item.point(found.target), "coverage")
+        if at is not None:
+            counts = _counts(at)
+            total = max(1, sum(counts.values()))
+            shares[item.name] = {name: 100 * n / total for name, n in counts.items()}
+        elif found.budget is None and coverage is not None:
+            shares[item.name] = {"timely": 100 * coverage, "missed": 100 - 100 * coverage}
+    budget = None if found.budget is None else 100 * found.budget
+    falsely = max((one.get("false", 0.0) for one in shares.values()), default=0.0)
+    low = 0.0 if budget is None else -min(100.0, max(10.0, 1.5 * budget, 1.08 * falsely))
+    scale = 100 / (100 - low)
+
+    def bar(place: int, item: IndicatorRecord) -> _Bar:
+        at, own = _point(item, found), shares[item.name]
+        x, parts = -own.get("false", 0.0), []
+        for name in _OUTCOMES:
+            if own.get(name):
+                parts.append((name, scale * (x - low), scale * own[name]))
+            x += own.get(name, 0.0)
+        if at is None:
+            point = item.point(found.target)
+            warned, blind = follow(point, "coverage"), follow(point, "by_chance")
+            mark = None if blind is None else 100 * blind
+        else:
+            warned, blind = at.warned, hardest(at)
+            whole = max(1, at.n_events + at.n_event_free)
+            mark = None if blind is None else 100 * blind * at.n_events / whole
+        said = ", ".join(f"{_OUTCOMES[name]} {own[name]:.0f}" for name in own if own[name])
+        if at is not None and at.answer == "ABSTAIN":
+            said = "abstains: no finite threshold keeps the budget"
+        mark = None if mark is None else scale * (mark - low)
+        may, texts = bool(item.x_alarm_eligible), (percent(warned), percent(blind))
+        return _Bar(place, shown_name(item), may, parts, mark, texts[0], texts[1], said)
+
+    groups = []
+    for kind, heading in _CLASSES.items():
+        bars = [
+            bar(place, item)
+            for place, item in enumerate(found.ranked)
+            if _class_of(item) == kind and item.name in shares
+        ]
+        most = _MOST.get(kind, 8)
+        most = len(bars) if len(bars) <= most + 1 else most
+        if bars:
+            groups.append((heading, bars[:most], bars[most:]))
+    ticks = [tick for tick in range(-100, 101, 20) if tick >= low]
+    seen = [name for name in _OUTCOMES if any(one.get(name) for one in shares.values())]
+    return _Bars(
+        [(scale * (tick - low), abs(tick)) for tick in ticks],
+        scale * -low,
+        None if budget is None else scale * (-budget - low),
+        [(name, _OUTCOMES[name]) for name in seen],
+        groups,
+    )
+
+
+# The table of all scores.
+
+
+class _Column(NamedTuple):
+    """A column: its heading, what it means, and what it is sorted by."""
+
+    head: str
+    about: str
+    key: Callable[[IndicatorRecord], Any]
+    numeric: bool = True
+
+
+class _Cell(NamedTuple):
+    """What is shown, the interval behind it, and what it is sorted by."""
+
+    text: str
+    beside: str
+    key: str
+
+
+class _Row(NamedTuple):
+    """One score."""
+
+    place: int
+    kind: str
+    label: str
+    may: bool
+    cells: list[_Cell]
+    words: str  # what the search looks at
+
+
+def _point(item: IndicatorRecord, found: Answer) -> FirstAlarmPointRecord | None:
+    """The first alarms at the budget that decides; None where the answer is by windows."""
+    first = item.x_first_alarm
+    return None if first is None or found.budget is None else first.at(found.budget)
+
+
+def _class_of(item: IndicatorRecord) -> str:
+    """A key of `_CLASSES`."""
+    kind = kind_of(item)
+    return _UNDECLARED if kind == "label-free" and item.x_sees_test_labels is None else kind
+
+
+def _columns(found: Answer) -> list[_Column]:
+    """The columns, in the order of `runs_table` or `verdict_table`, with the AUC beside them."""
+
+    def at(path: str) -> Callable[[IndicatorRecord], Any]:
+        return lambda item: follow(_point(item, found), path)
+
+    def by_windows(method: str, path: str) -> Callable[[IndicatorRecord], Any]:
+        return lambda item: follow(getattr(item, method)(found.target), path)
+
+    lead = "steps from the first alarm to t*, median over the events warned of"
+    adjusted = "probability of so many by a blind alarm, adjusted over all scores"
+    ranking = _Column("AUC", "how well it ranks windows", lambda item: item.layer_A.auc)
+    if found.budget is None:
+        return [
+            _Column("score", "", shown_name, numeric=False),
+            _Column("label", "one of five", found.label, numeric=False),
+            _Column(
+                "false alarms",
+                f"share of windows far before an event; target {found.target:g}",
+                by_windows("achieved", "achieved"),
+            ),
+            _Column("events warned of", "share of events", by_windows("point", "coverage")),
+            _Column(
+                "by chance",
+                f"the same by chance at equal cost: {', '.join(NULLS)}",
+                by_windows("point", "by_chance"),
+            ),
+            _Column("lead", lead, by_windows("point", "lead_time_median")),
+            _Column("p", adjusted, lambda item: shown_p(item, found.target)),
+            ranking,
+        ]
+    return [
+        _Column("score", "", shown_name, numeric=False),
+        _Column("label by runs", "decides", label_of, numeric=False),
+        _Column("warned of", "share of events, early or in time", at("warned")),
+        _Column("in time", "share of events, within the horizon", at("timely")),
+        _Column(
+            "falsely alarmed", f"share of runs, budget {in_words(found.budget)}", at("false_share")
+        ),
+        _Column(
+            "if blind",
+            "share of events that the hardest blind alarm of the same cost warns of",
+            lambda item: None if (one := _point(item, found)) is None else hardest(one),
+        ),
+        _Column("lead", lead, at("lead_median")),
+        _Column("p", adjusted, lambda item: follow(item.x_first_alarm, "p_adjusted")),
+        ranking,
+        _Column("label by windows", "ranks only", lambda item: item.label, numeric=False),
+    ]
+
+
+def _rows(found: Answer) -> list[_Row]:
+    columns = _columns(found)
+    rows = []
+    for place, item in enumerate(found.ranked):
+        if found.budget is None:
+            texts = [*_texts(verdict_table([item], found.target))[1][0], number(item.layer_A.auc)]
+        elif item.x_first_alarm is None:
+            texts = [shown_name(item), *["–"] * (len(columns) - 1)]
+        else:
+            texts = _texts(runs_table([item], found.budget))[1][0]
+            texts = [*texts[:-1], number(item.layer_A.auc), texts[-1]]
+        cells = []
+        for column, text in zip(columns, texts, strict=True):
+            key = column.key(item)
+            key = "" if key is None else repr(key) if column.numeric else one_line(key).lower()
+            main, _, beside = text.partition(" [") if column.numeric else (text, "", "")
+            cells.append(_Cell(main, f"[{beside}" if beside else "", key))
+        label, why = found.label(item), map(reason, found.reasons(item))
+        words = " ".join([shown_name(item), item.family or "", label, *why])
+        may = bool(item.x_alarm_eligible)
+        rows.append(_Row(place, _class_of(item), label, may, cells, one_line(words).lower()))
+    return rows
+
+
+def _texts(table: Table) -> tuple[list[str], list[list[str]]]:
+    """The headings and the cells of a table, as text."""
+    body = [
+        [column.text(cell) for column, cell in zip(table.columns, row, strict=True)]
+        for row in table.rows
+        if not isinstance(row, Line)
+    ]
+    return [column.name for column in table.columns], body
+
+
+# What a score opens to, for the script.
+
+
+class _Run(NamedTuple):
+    """A judged run: its seed or name, t*, and why it has none."""
+
+    name: str
+    event: float | None
+    without: str
+
+
+def _runs(event: EventRecord) -> list[_Run]:
+    """The runs that alarms were counted on, in their order."""
+    return [
+        _Run(one_line(name), step, one_line(event.x_without_event.get(name, "")))
+        for name, step in event.t_event_by_seed.items()
+        if name not in event.x_excluded
+    ]
+
+
+def _timing(design: Design | None) -> dict[str, Any] | None:
+    if design is None:
+        return None
+    names = ("horizon", "safe_gap", "burn_in", "primary_fpr", "primary_run_budget")
+    return {name: getattr(design, name) for name in names}
+
+
+def _alarms(
+    first: FirstAlarmRecord, runs: Sequence[_Run], design: Design, at: FirstAlarmPointRecord
+) -> list[tuple[float | None, str]] | None:
+    """The first alarm of each run and what it was; None where that is not held, or does not add up
+    to the counts of the verdict."""
+    if len(first.alarm_steps) != len(runs):
+        return None
+    found: list[tuple[float | None, str]] = []
+    for step, run in zip(first.alarm_steps, runs, strict=True):
+        if step is None:
+            outcome = "quiet" if run.event is None else "missed"
+        elif run.event is None or run.event - step >= design.safe_gap:
+            outcome = "false"
+        else:
+            outcome = "timely" if run.event - step <= design.horizon else "early"
+        found.append((step, outcome))
+    outcomes = [outcome for _, outcome in found]
+    agrees = all(outcomes.count(name) == count for name, count in _counts(at).items())
+    return found if agrees else None
+
+
+def _score(
+    item: IndicatorRecord, design: Design | None, found: Answer, runs: Sequence[_Run]
+) -> dict[str, Any]:
+    """Everything about one score that its row does not say."""
+    first, at = item.x_first_alarm, _point(item, found)
+    point = item.point(found.target)
+    alarms = None
+    if first is not None and at is not None and design is not None:
+        alarms = _alarms(first, runs, design, at)
+    blind = {}
+    if at is not None:
+        measured = {name: getattr(at, name) for name in BLIND} | at.rivals
+        blind = {name: (one.warned, one.p_value) for name, one in measured.items() if one}
+    elif point is not None:
+        blind = {name: (one.mean_coverage, one.p_value) for name, one in point.nulls.items()}
+    robust = item.layer_D if first is None else first.robustness
+    return {
+        "name": one_line(shown_name(item)) or "(no name)",
+        "kind": _class_of(item),
+        "family": item.family and one_line(item.family),
+        "may": item.x_alarm_eligible,
+        "sentence": one_line(sentence_of(item) or item.layer_D.sensitivity_notes),
+        "reasons": [one_line(reason(code)) for code in reasons_of(item)],
+        "windowsSentence": one_line(item.x_sentence) if first is not None else "",
+        "windowsReasons": [one_line(reason(code)) for code in item.x_reasons],
+        "warned": at.warned if at else follow(point, "coverage"),
+        "warnedInterval": _pair(at.warned_interval if at else follow(point, "x_coverage_interval")),
+        "budgets": [_budget(one) for one in first.at_budget] if first else [],
+        "targets": [
+            {
+                "target": one.target,
+                "rate": one.achieved,
+                "interval": _pair(one.x_interval),
+                "threshold": one.x_threshold,
+                "abstains": one.x_answer == "ABSTAIN",
+                "state": one.x_state,
+                "coverage": follow(item.point(one.target), "coverage"),
+                "chance": follow(item.point(one.target), "by_chance"),
+                "lead": follow(item.point(one.target), "lead_time_median"),
+            }
+            for one in item.layer_B.achieved
+        ],
+        "alarms": alarms,
+        "leads": [] if alarms or point is None else list(point.x_lead_times),
+        "blind": [
+            {"name": _BLIND_NAMES.get(name, name.replace("_", " ")), "warned": warned, "p": p}
+            for name, (warned, p) in blind.items()
+        ],
+        "events": [{"event": one_line(one.event), **_budget(one.at)} for one in first.other_events]
+        if first
+        else [],
+        "strata": [
+            {
+                "name": one_line(part.name),
+                "where": one_line(part.where),
+                "passed": part.passed,
+                "sentence": one_line(part.sentence),
+            }
+            for part in (first.strata if first else item.x_strata)
+        ],
+        "robustness": {
+            "members": robust.family_size,
+            "passed": robust.pass_rate,
+            "flipped": robust.label_flip_rate,
+            "notes": one_line(robust.sensitivity_notes),
+        },
+        "auc": item.layer_A.auc,
+        "ap": item.layer_A.ap,
+        "support": item.diagnostics.effective_support_size,
+        "ties": item.diagnostics.tie_dominance,
+        "comments": one_line(item.diagnostics.comments),
+        "missing": [[one_line(k), one_line(why)] for k, why in item.x_null_reasons.items()],
+    }
+
+
+def _budget(at: FirstAlarmPointRecord) -> dict[str, Any]:
+    return {
+        "budget": at.budget,
+        "words": in_words(at.budget),
+        "threshold": at.threshold,
+        "abstains": at.answer == "ABSTAIN",
+        "state": at.state,
+        "rate": at.false_share,
+        "interval": _pair(at.false_interval),
+        "falseOf": [at.n_false, at.n_runs],
+        "expected": at.expected,
+        "warned": at.warned,
+        "warnedInterval": _pair(at.warned_interval),
+        "warnedOf": [at.n_warned, at.n_events],
+        "timely": at.timely,
+        "missed": at.missed,
+        "leads": [at.lead_q05, at.lead_q25, at.lead_median, at.lead_q75, at.lead_q95],
+    }
+
+
+def _pair(interval: IntervalRecord | None) -> tuple[float, float] | None:
+    return None if interval is None else ends(interval)
