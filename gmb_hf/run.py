@@ -134,6 +134,7 @@ def run(
             folder / "card",
             results=evaluation.results,
             place=str(place.relative_to(folder)),
+            every_verdict="../report.md",
             figures=figures,
         )
     return Finished(evaluation, paths, warnings, note, following)

@@ -1,4 +1,8 @@
-"""A model that a training saved, read back with its log, and held against it."""
+"""Models that a training saved: read back, held against their log, described and published.
+
+One of a single task has its log beside it, which its card tells of. One of a sequence of tasks or
+of text has a note of what made it, and a short card.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,17 @@ import json
 import math
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.results import Results
 from gmb_hf.errors import InputError
-from gmb_hf.files import write_text
+from gmb_hf.files import read_json, write_text
 from gmb_hf.fingerprints import ContentHash
 from gmb_hf.hub.cards import CARD, KEY, Card, CardFingerprint, render_card
 from gmb_hf.hub.client import Pushed, publish
@@ -33,10 +37,14 @@ if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
     from gmb_hf.modeling import GrokkingTransformerForCausalLM
+    from gmb_hf.tasks.task import Task
     from gmb_hf.training.config import RunConfig
 
 _LOSS_TOLERANCE = 1e-2  # relative: a forward in other shapes and on other devices rounds otherwise
 _LEAST_LOSS = 1e-4
+_EXAMPLES = 16  # held-out questions that are asked to find one for the card
+_PROMPT, _WRITTEN = "The", 40  # what a model of text is asked to go on from, and tokens it writes
+TOKENIZER, WEIGHTS = "tokenizer.json", "model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -48,12 +56,21 @@ class HeldOut:
     loss: float
 
 
+class Example(NamedTuple):
+    """A question, the text that the model makes of it, and the words that a question may hold."""
+
+    question: str
+    answered: str
+    words: str
+
+
 @dataclass(frozen=True, eq=False)
 class SavedModel:
     """A checkpoint that `--save-models` left, of which everything is known.
 
     The log is that of its run, `held_out` is measured now; `fingerprints` are those of its "data",
-    training and held-out rows, and of its "weights".
+    training and held-out rows, and of its "weights". `example` is a held-out question with what the
+    model makes of it; None where no tokenizer lies with the model, as an earlier version left it.
     """
 
     folder: Path
@@ -62,6 +79,7 @@ class SavedModel:
     log: RunLog
     held_out: HeldOut
     fingerprints: dict[str, CardFingerprint]
+    example: Example | None = None
 
     @property
     def pulled(self) -> dict[str, str] | None:
@@ -109,7 +127,7 @@ def read_saved_model(folder: str | Path) -> SavedModel:
         rows.extend({"split": split, "row": row} for row in table.to_pylist())
     fingerprints = {
         "data": CardFingerprint.of(rows, seed=data_seed, version="v1"),
-        "weights": weights_fingerprint(place / "model.safetensors"),
+        "weights": weights_fingerprint(place / WEIGHTS),
     }
     card = Card.read(place) if (place / CARD).exists() else None
     for name, entry in card.entries.items() if card is not None and KEY in card.header else ():
@@ -119,7 +137,8 @@ def read_saved_model(folder: str | Path) -> SavedModel:
                 f"{place / CARD}: {name} has the fingerprint {entry.fingerprint}, this model "
                 f"{own.fingerprint}; remove the card, or restore the model"
             )
-    return SavedModel(place, seed, config, log, held_out, fingerprints)
+    example = example_of(place, model, config.task.build(), config.task.share, data_seed)
+    return SavedModel(place, seed, config, log, held_out, fingerprints, example)
 
 
 def measure(model: GrokkingTransformerForCausalLM, config: RunConfig, seed: int) -> HeldOut:
@@ -137,6 +156,53 @@ def measure(model: GrokkingTransformerForCausalLM, config: RunConfig, seed: int)
     accuracy = (logits.argmax(-1) == answers).all(-1).double().mean()
     loss = torch.nn.functional.cross_entropy(logits.double().flatten(0, 1), answers.flatten())
     return HeldOut(len(rows), float(accuracy), float(loss))
+
+
+def example_of(
+    place: Path, model: GrokkingTransformerForCausalLM, task: Task, share: float, data_seed: int
+) -> Example | None:
+    """What a saved model makes of a held-out question: the first of a few that it answers right.
+
+    Args:
+        place: its folder, with its tokenizer; without one there is no example.
+        model: as it was loaded from there.
+        task: which it learned; `share` of the rows are trained on, by `data_seed`.
+
+    Raises:
+        InputError: the tokenizer is damaged, or another task's.
+    """
+    from transformers import pipeline
+
+    from gmb_hf.modeling import GrokkingTokenizer, described_words
+    from gmb_hf.training.launch import silence_transformers
+
+    if not (place / TOKENIZER).is_file():
+        return None
+    again = f"delete {TOKENIZER}, or train the model again"
+    try:
+        tokenizer = GrokkingTokenizer.from_pretrained(place)
+    except Exception as error:  # of tokenizers: no kind of its own
+        reason = " ".join(str(error).split())
+        raise InputError(f"{place / TOKENIZER}: could not be read: {reason}; {again}") from None
+    rows, held_out = task.rows(), task.split(share, data_seed)[1][:_EXAMPLES].tolist()
+    every = task.prompts()
+    questions = [every[row] for row in held_out]
+    asked = rows[held_out, : task.answer_positions[0] + 1]
+    try:
+        same = np.array_equal(tokenizer(questions).input_ids, asked)
+    except ValueError:  # an unknown word, or rows of other lengths
+        same = False
+    if not same:
+        raise InputError(f"{place / TOKENIZER}: is not the tokenizer of {task.name}; {again}")
+    with silence_transformers():
+        ask = pipeline("text-generation", model=model, tokenizer=tokenizer, device="cpu")
+        found = [str(one[0]["generated_text"]) for one in ask(questions)]
+    wanted = [
+        question + tokenizer.decode(answer)
+        for question, answer in zip(questions, task.answers()[held_out], strict=True)
+    ]
+    chosen = next((at for at, text in enumerate(found) if text == wanted[at]), 0)
+    return Example(questions[chosen], found[chosen], described_words(tokenizer.get_vocab()))
 
 
 def weights_fingerprint(path: Path) -> CardFingerprint:
@@ -170,6 +236,7 @@ def write_model_card(
     *,
     results: Results | None = None,
     place: str,
+    every_verdict: str | None = None,
     figures: bool = True,
 ) -> list[Path]:
     """Write README.md and its pictures to a folder; returns their paths, the card first.
@@ -178,6 +245,7 @@ def write_model_card(
         saved, folder: the model, and where to write.
         results: of the evaluation that the run, or runs like it, took part in.
         place: how the card's example finds the model, ORG/NAME or a path.
+        every_verdict: where the card's reader finds all of them, seen from the card.
         figures: whether to draw the pictures.
 
     Raises:
@@ -225,6 +293,8 @@ def write_model_card(
         place=place,
         pictures={path.stem: path.name for path in written},
         verdicts=None if found is None else headline_table(found, found.ranked).md(),
+        panel=None if results is None else _runs_of(results),
+        every_verdict=every_verdict,
         by_runs=found is not None and found.budget is not None,
         answer=found and found.sentence,
         judged=None if results is None else f"{results.summary.n_seeds:,} {RUNS[results.locked]}",
@@ -260,7 +330,7 @@ def evaluations(saved: SavedModel, results: Results | None) -> list[EvalResult]:
     if results is None:
         return found
     counts = Counter[str](map(label_of, results.indicators))
-    runs = next((one.model_dump() for one in results.x_sources if one.what == "runs"), None)
+    runs = _runs_of(results)
     source = results.x_provenance
     judged: dict[str, Any] = {
         "task_type": "other",
@@ -275,6 +345,11 @@ def evaluations(saved: SavedModel, results: Results | None) -> list[EvalResult]:
         EvalResult(metric_name=title, metric_value=counts[label], **judged)
         for label, title in titles.items()
     ]
+
+
+def _runs_of(results: Results) -> dict[str, Any] | None:
+    """The dataset of the Hub that holds the runs which were judged, if any."""
+    return next((one.model_dump() for one in results.x_sources if one.what == "runs"), None)
 
 
 def _dataset_of(pulled: Mapping[str, Any] | None, kind: str, config: str | None) -> dict[str, Any]:
@@ -294,22 +369,183 @@ _OF_A_MODEL = {".json", ".safetensors", ".py", ".parquet"}  # no stray file is p
 def push_model(
     folder: str | Path, repo_id: str, *, results: str | Path | None = None, private: bool = False
 ) -> Pushed:
-    """Publish a checkpoint that `--save-models` left, if its weights are those of its log.
+    """Publish a checkpoint with a card; one of `--save-models` if its weights are its log's.
 
-    The card has the verdicts of `results`; `private` is of a new repository.
+    The card has the verdicts of `results`, and all of them lie beside it; `private` is of a new
+    repository.
 
     Raises:
-        InputError: as `read_saved_model`, `write_model_card` and `publish`.
+        InputError: as `read_saved_model`, `write_model_card`, `write_short_card` and `publish`; or
+            there are results of a model that no scores were judged on.
     """
-    saved = read_saved_model(folder)
-    judged = None if results is None else Results.read(results)
+    from gmb_hf.training.checkpoints import LOG
+
+    place = Path(folder)
+    short = None if (place / LOG).is_file() else read_described_model(place)
+    if short is not None and results is not None:
+        raise InputError(f"--results: scores were not judged on runs like {place}; leave it out")
     with tempfile.TemporaryDirectory() as workshop:
-        card = write_model_card(saved, workshop, results=judged, place=repo_id)
-        files: dict[str, Path | bytes] = {
+        files: dict[str, Path | bytes] = {}
+        if short is not None:
+            card = [write_short_card(short, workshop, place=repo_id)]
+            message = f"Model of {short.learned}"
+        else:
+            saved = read_saved_model(place)
+            judged = None if results is None else Results.read(results)
+            all_of_them = None if results is None else "results.yaml"
+            if results is not None and all_of_them is not None:
+                files[all_of_them] = Path(results).read_bytes()
+            card = write_model_card(
+                saved, workshop, results=judged, place=repo_id, every_verdict=all_of_them
+            )
+            message = f"Model of seed {saved.seed}, {saved.config.task.title}"
+        files |= {
             path.name: path
-            for path in sorted(saved.folder.iterdir())
+            for path in sorted(place.iterdir())
             if path.is_file() and path.suffix in _OF_A_MODEL and not path.name.startswith(".")
         }
         files |= {path.name: path for path in card}
-        message = f"Model of seed {saved.seed}, {saved.config.task.title}"
         return publish(files, repo_id, "model", message=message, private=private)
+
+
+@dataclass(frozen=True)
+class DescribedModel:
+    """A model of a sequence of tasks, or of text, by the note that its training left beside it.
+
+    `learned` says what in a few words; `question` is what its card asks it, with `options` of the
+    call, `answered` what it says; `results` are the rows of a table under `columns`.
+    """
+
+    folder: Path
+    learned: str
+    question: str
+    options: str
+    answered: str
+    words: str | None
+    columns: tuple[str, ...]
+    results: Sequence[tuple[str, ...]]
+    made: dict[str, str]
+    weights: CardFingerprint
+
+
+def read_described_model(folder: str | Path) -> DescribedModel | None:
+    """A model of a sequence of tasks or of text; None for a folder without such a note.
+
+    Raises:
+        InputError: there is no whole model, or its note cannot be read.
+    """
+    from gmb_hf.language.data import TRAINING_TEXT
+    from gmb_hf.sequential.folder import SEQUENCE
+
+    place = Path(folder)
+    for name, read in ((SEQUENCE, _of_a_sequence), (TRAINING_TEXT, _of_text)):
+        if (place / name).is_file():
+            try:
+                return read(place, read_json(place / name))
+            except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+                if isinstance(error, InputError):
+                    raise
+                raise InputError(
+                    f"{place / name}: does not describe a model ({type(error).__name__}: {error}); "
+                    "train it again"
+                ) from None
+    return None
+
+
+def _of_a_sequence(place: Path, note: Mapping[str, Any]) -> DescribedModel:
+    from gmb_hf.sequential.config import SequentialConfig
+    from gmb_hf.training.checkpoints import load_model
+
+    preset = {"preset": note["preset"]}
+    config = SequentialConfig.from_dict({**preset, **note["design"]}, where=str(place))
+    suite, learned = config.suite, [str(task) for task in note["learned"]]
+    task = suite.build(learned[-1] if learned else suite.tasks[0])
+    model = load_model(place)
+    example = example_of(place, model, task, suite.train_fraction, suite.data_seed)
+    if example is None:
+        raise InputError(f"{place}: holds no {TOKENIZER}; train it again")
+    results = [
+        (
+            name,
+            "yes" if name in learned else "no",
+            f"{found['accuracy']:.1%}",
+            "none" if found["loss"] is None else f"{found['loss']:.4g}",
+        )
+        for name, found in note["held_out"].items()
+    ]
+    one_by_one = f"{len(learned)} of the {len(suite.tasks)} tasks of {suite.name}, one by one"
+    return DescribedModel(
+        place,
+        one_by_one,
+        example.question,
+        "",
+        example.answered,
+        f"{example.words}; it writes {model.generation_config.max_new_tokens} words",
+        ("task", "learned", "held-out accuracy", "loss"),
+        results,
+        {
+            "order of the tasks": ", ".join(suite.tasks),
+            "variant": str(note["variant"]),
+            "seed": str(note["seed"]),
+            "preset": config.preset,
+        },
+        weights_fingerprint(place / WEIGHTS),
+    )
+
+
+def _of_text(place: Path, note: Mapping[str, Any]) -> DescribedModel:
+    from transformers import pipeline
+
+    from gmb_hf.language.data import load_tokenizer
+    from gmb_hf.pretrained import find_model
+    from gmb_hf.training.checkpoints import load_model
+    from gmb_hf.training.launch import silence_transformers
+
+    model = load_model(place)
+    tokenizer = load_tokenizer(find_model(str(place), trust_remote_code=None))
+    texts = " + ".join(str(text["name"]) for text in note["texts"])
+    # The prompt, and as much again as fits.
+    length = min(_WRITTEN, model.config.max_position_embeddings // 2)
+    with silence_transformers():
+        write = pipeline("text-generation", model=model, tokenizer=tokenizer, device="cpu")
+        found = write(_PROMPT, max_new_tokens=length, do_sample=False)[0]["generated_text"]
+    losses = [("training text", note.get("train_loss")), ("held-out text", note.get("test_loss"))]
+    return DescribedModel(
+        place,
+        f"text ({texts})",
+        _PROMPT,
+        f", max_new_tokens={length}, do_sample=False",
+        str(found),
+        None,
+        ("text", "nats per token"),
+        [(what, f"{nats:.4f}") for what, nats in losses if nats is not None],
+        {
+            "texts": texts,
+            "training text": f"{note['bytes']:,} bytes",
+            "seed": str(note.get("seed", "")),
+            "steps": str(note.get("step", "")),
+            "tokenizer": str(note["tokenizer"]),
+        },
+        weights_fingerprint(place / WEIGHTS),
+    )
+
+
+def write_short_card(model: DescribedModel, folder: str | Path, *, place: str) -> Path:
+    """Write README.md of a model of a sequence of tasks or of text to a folder.
+
+    `place` is how the card's example finds the model, ORG/NAME or a path.
+    """
+    from huggingface_hub import ModelCardData
+
+    fields: dict[str, Any] = {
+        "model_name": Path(place).name,
+        "license": LICENSE,
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["gmb", "grokking"],
+        KEY: {"weights": model.weights.entry()},
+    }
+    header = ModelCardData(**fields).to_dict()  # type: ignore[no-untyped-call]
+    title = Path(place).name
+    text = render_card("described_model", header, title=title, model=model, place=place)
+    return write_text(Path(folder) / CARD, text)

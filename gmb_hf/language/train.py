@@ -285,7 +285,10 @@ def _train_seed(
     def save(place: Path) -> None:
         if accelerator.is_main_process and not place.exists():
             now = accelerator.unwrap_model(model)
-            save_checkpoint(place, now, corpus.tokenizer, corpus.about)
+            ends = {name: log.values[name][-1] for name in measured}
+            losses = {name: nats if math.isfinite(nats) else None for name, nats in ends.items()}
+            about = {**corpus.about, "seed": seed, "step": log.last, **losses}
+            save_checkpoint(place, now, corpus.tokenizer, about)
 
     def update(step: int) -> None:
         for group in optimizer.param_groups:

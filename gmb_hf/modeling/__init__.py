@@ -1,4 +1,4 @@
-"""The model, known to transformers' Auto classes once this package is imported.
+"""The model and its tokenizer, known to transformers' Auto classes once this package is imported.
 
     >>> from transformers import AutoConfig
     >>> from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
@@ -6,10 +6,10 @@
     128
 
 A saved model carries its own code, so that it loads with `trust_remote_code=True` where this
-package is not installed.
+package is not installed; its tokenizer needs none.
 """
 
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
 
 from gmb_hf.modeling.configuration_grokking import GrokkingTransformerConfig
 from gmb_hf.modeling.mixers import Blend, Mixer, Sort, own_parameter_names
@@ -18,10 +18,12 @@ from gmb_hf.modeling.modeling_grokking import (
     GrokkingTransformerModel,
     GrokkingTransformerPreTrainedModel,
 )
+from gmb_hf.modeling.tokenization_grokking import GrokkingTokenizer, described_words
 
 AutoConfig.register(GrokkingTransformerConfig.model_type, GrokkingTransformerConfig)
 AutoModel.register(GrokkingTransformerConfig, GrokkingTransformerModel)
 AutoModelForCausalLM.register(GrokkingTransformerConfig, GrokkingTransformerForCausalLM)
+AutoTokenizer.register(GrokkingTransformerConfig, GrokkingTokenizer)
 
 GrokkingTransformerConfig.register_for_auto_class()
 GrokkingTransformerModel.register_for_auto_class("AutoModel")
@@ -29,11 +31,13 @@ GrokkingTransformerForCausalLM.register_for_auto_class("AutoModelForCausalLM")
 
 __all__ = [
     "Blend",
+    "GrokkingTokenizer",
     "GrokkingTransformerConfig",
     "GrokkingTransformerForCausalLM",
     "GrokkingTransformerModel",
     "GrokkingTransformerPreTrainedModel",
     "Mixer",
     "Sort",
+    "described_words",
     "own_parameter_names",
 ]

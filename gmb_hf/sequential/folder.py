@@ -33,6 +33,8 @@ from gmb_hf.training.seeds import versions
 from gmb_hf.training.variants import DENSE, Variant
 
 DESIGN, MATRIX = "sequential.yaml", "matrix.csv"
+SEQUENCE = "sequence.json"
+"""Beside a saved model: what made it, and its results on every task."""
 
 
 class SequentialFolder:

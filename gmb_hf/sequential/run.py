@@ -23,12 +23,12 @@ from gmb_hf.errors import InputError, choose, repeated
 from gmb_hf.files import whole_folder, write_json
 from gmb_hf.sequential.config import SequentialConfig
 from gmb_hf.sequential.config import preset as named
-from gmb_hf.sequential.folder import DESIGN, SequentialFolder, read_design
+from gmb_hf.sequential.folder import DESIGN, SEQUENCE, SequentialFolder, read_design
 from gmb_hf.sequential.report import sequential_report
 from gmb_hf.sequential.summary import RetentionSummary
 from gmb_hf.sequential.train import Phases, TaskResult, check_fits, evaluate_model, model_shape
 from gmb_hf.training import launch
-from gmb_hf.training.checkpoints import group_name, load_model
+from gmb_hf.training.checkpoints import group_name, load_model, save_model
 from gmb_hf.training.variants import Variant, parse_variant
 
 SAVE_EVERY_SECONDS = 15.0
@@ -191,6 +191,7 @@ def train_group(
             getattr(one, event)(*about)
 
     count, last = len(seeds), len(config.suite.tasks)
+    tasks = [config.suite.build(task) for task in config.suite.tasks]
     states = folder.states(config, variant)
     saved = states.load(seeds)
     if saved is not None:
@@ -218,8 +219,9 @@ def train_group(
         if save_models == "all" or (save_models == "last" and phases.phase == last):
             for place, seed in enumerate(seeds):
                 target = folder.model(variant.name, seed, phases.phase)
-                with whole_folder(target) as unfinished, launch.silence_transformers():
-                    phases.model.member(place).save_pretrained(unfinished)
+                with whole_folder(target) as unfinished:
+                    save_model(phases.model.member(place), unfinished, tasks)
+                    write_json(unfinished / SEQUENCE, phases.about(place))
         states.save(seeds, phases.state(), phases.rows)
         saved_at = time.monotonic()
     folder.write_results(phases)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -220,6 +221,25 @@ class Phases:
         who = self.variant.name, tuple(self.seeds[place] for place in order)
         found = RetentionMatrix(*who, tasks, tasks[: self.phase], loss[order], accuracy[order])
         return found, tuple(diverged)
+
+    def about(self, place: int) -> dict[str, Any]:
+        """What made the model of the seed at a place, and its results after the last phase.
+
+        A result that is not finite is None.
+        """
+        tasks = self.config.suite.tasks
+        loss, accuracy = self.matrix[-1][:, place].tolist()  # [2, S, K] -> two of [K]
+        return {
+            "preset": self.config.preset,
+            "design": self.config.design(),
+            "variant": self.variant.name,
+            "seed": self.seeds[place],
+            "learned": list(tasks[: self.phase]),
+            "held_out": {
+                task: {"loss": nats if math.isfinite(nats) else None, "accuracy": share}
+                for task, nats, share in zip(tasks, loss, accuracy, strict=True)
+            },
+        }
 
     def state(self) -> dict[str, Tensor]:
         """All that is needed to go on, except the curves (`rows`)."""

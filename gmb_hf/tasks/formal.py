@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gmb_hf.errors import InputError, choose, positive_int
-from gmb_hf.tasks.task import Ints, Task, Vocabulary, check_row_count
+from gmb_hf.tasks.task import BOS_WORD, EOS_WORD, Ints, Task, Vocabulary, check_row_count
 
 FORMAL_SEP = 97
 FORMAL_VOCABULARY = Vocabulary(size=101, bos=99, eos=100, eq=98)
@@ -104,6 +104,16 @@ class FormalTask(Task):
     def answer_positions(self) -> tuple[int, ...]:
         """From the separator on, as many positions as the answer has tokens."""
         return tuple(range(self.input_length + 1, self.input_length + 1 + self.n_answers))
+
+    def words(self) -> dict[str, int]:
+        """The bits, the separator before the answer (`->`, or `=` of one bit), special tokens.
+
+        >>> list(FormalTask("copy", 8).words().items())
+        [('0', 0), ('1', 1), ('->', 97), ('[BOS]', 99), ('[EOS]', 100)]
+        """
+        per_bit, special = LANGUAGES[self.language].per_bit, self.vocabulary
+        separator = {"->": FORMAL_SEP} if per_bit else {"=": special.eq}
+        return {"0": 0, "1": 1, **separator, BOS_WORD: special.bos, EOS_WORD: special.eos}
 
     def operands(self) -> dict[str, Ints]:
         """The column `bits`, int64 [2^n, n]: all inputs, the last bit running fastest."""

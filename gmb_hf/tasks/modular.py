@@ -25,7 +25,8 @@ class Operation:
     """A binary operation on residues.
 
     `result` is of the residues a and b and the modulus, and reduced afterwards; `text` as people
-    write it, with {a} and {b}. One that `divides` leaves out b = 0. `group` as in `EquationTokens`.
+    write it, with {a} and {b}; `sign` is the word of its token, its name where None. One that
+    `divides` leaves out b = 0. `group` as in `EquationTokens`.
     """
 
     result: Callable[[Ints, Ints, int], Ints]
@@ -33,6 +34,7 @@ class Operation:
     commutes: bool = False
     divides: bool = False
     group: str | None = None
+    sign: str | None = None
 
 
 def _quotient(a: Ints, b: Ints, prime: int) -> Ints:
@@ -42,11 +44,13 @@ def _quotient(a: Ints, b: Ints, prime: int) -> Ints:
 
 
 OPERATIONS: dict[str, Operation] = {
-    "add": Operation(lambda a, b, _: a + b, "{a} + {b}", commutes=True, group="additive"),
-    "sub": Operation(lambda a, b, _: a - b, "{a} - {b}", group="additive"),
-    "mul": Operation(lambda a, b, _: a * b, "{a} * {b}", commutes=True, group="multiplicative"),
+    "add": Operation(lambda a, b, _: a + b, "{a} + {b}", commutes=True, group="additive", sign="+"),
+    "sub": Operation(lambda a, b, _: a - b, "{a} - {b}", group="additive", sign="-"),
+    "mul": Operation(
+        lambda a, b, _: a * b, "{a} * {b}", commutes=True, group="multiplicative", sign="*"
+    ),
     "sq_sum": Operation(lambda a, b, _: a * a + b * b, "{a}^2 + {b}^2", commutes=True),
-    "div": Operation(_quotient, "{a} / {b}", divides=True, group="multiplicative"),
+    "div": Operation(_quotient, "{a} / {b}", divides=True, group="multiplicative", sign="/"),
     "x2_xy_y2": Operation(
         lambda a, b, _: a * a + a * b + b * b, "{a}^2 + {a} * {b} + {b}^2", commutes=True
     ),
@@ -177,6 +181,32 @@ class ModularTask(Task):
         a, b = (column.tolist() for column in self.operands().values())
         equations = zip(a, b, self.answers()[:, 0].tolist(), strict=True)
         return [form.format(a=x, b=y, c=c, p=self.prime) for x, y, c in equations]
+
+    def words(self) -> dict[str, int]:
+        """The residues, the operation's sign, `=`, and the special tokens.
+
+        >>> list(ModularTask("sub", 3).words().items())
+        [('0', 0), ('1', 1), ('2', 2), ('-', 7), ('=', 4), ('[BOS]', 5), ('[EOS]', 6)]
+        """
+        sign = OPERATIONS[self.operation].sign or self.operation
+        special = self.vocabulary
+        return {
+            **{str(residue): residue for residue in range(self.prime)},
+            sign: self.equation.operation,
+            "=": special.eq,
+            task.BOS_WORD: special.bos,
+            task.EOS_WORD: special.eos,
+        }
+
+    def prompts(self) -> list[str]:
+        """The left side of every equation as people write it, with `=`, in the order of `rows`.
+
+        >>> ModularTask("sq_sum", 29).prompts()[3 * 29 + 5]
+        '3^2 + 5^2 ='
+        """
+        form = OPERATIONS[self.operation].text + " ="
+        a, b = (column.tolist() for column in self.operands().values())
+        return [form.format(a=x, b=y) for x, y in zip(a, b, strict=True)]
 
     def operands(self) -> dict[str, Ints]:
         """The columns `a` and `b`, a outer and b inner; a division leaves out b = 0."""

@@ -48,6 +48,9 @@ class EquationTokens:
     group: str | None = None
 
 
+BOS_WORD, EOS_WORD = "[BOS]", "[EOS]"
+"""The words of the special tokens."""
+
 _CORRUPTION_STREAM = 1
 
 
@@ -262,6 +265,26 @@ class Task(ABC):
     def texts(self) -> list[str]:
         """Every row as people write it, in the order of `rows`; here its tokens."""
         return [" ".join(map(str, row)) for row in self.rows().tolist()]
+
+    @property
+    def begins_with_bos(self) -> bool:
+        """Whether BOS is the first token of the rows, which a tokenizer then puts there."""
+        return bool(self.rows()[0, 0] == self.vocabulary.bos)
+
+    def words(self) -> dict[str, int]:
+        """Word -> token id, of every token that a row may hold; here numbers for all but a few."""
+        special = self.vocabulary
+        named = {special.eq: "=", special.bos: BOS_WORD, special.eos: EOS_WORD}
+        return {named.get(number, str(number)): number for number in range(self.vocab_size)}
+
+    def prompts(self) -> list[str]:
+        """What is asked in every row, in its words and the order of `rows`: all before the answer.
+
+        BOS at the beginning is left out.
+        """
+        word_of = {number: word for word, number in self.words().items()}
+        asked = self.rows()[:, int(self.begins_with_bos) : self.answer_positions[0] + 1]
+        return [" ".join(word_of[number] for number in row) for row in asked.tolist()]
 
     def answers(self) -> Ints:
         """The true answer tokens of every row, int64 [N, A]."""

@@ -19,13 +19,15 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
+from transformers import GenerationConfig
 
 from gmb_hf.errors import InputError
 from gmb_hf.files import parse_json, whole_folder, write_bytes
 from gmb_hf.fingerprints import HASH_LENGTH
-from gmb_hf.modeling import GrokkingTransformerForCausalLM
+from gmb_hf.modeling import GrokkingTokenizer, GrokkingTransformerForCausalLM
 from gmb_hf.pretrained import find_model
 from gmb_hf.runs.runlog import RunLog
+from gmb_hf.tasks.task import Task
 from gmb_hf.training.config import TrainingSettings, format_seeds
 from gmb_hf.training.folder import model_folder
 from gmb_hf.training.launch import GROKKED, silence_transformers
@@ -250,12 +252,36 @@ def _hash_without(whole: bytes, digest: str) -> str:
     return hashlib.sha256(blank).hexdigest()
 
 
-def keep_model(model: GrokkingTransformerForCausalLM, log: RunLog, folder: Path, seed: int) -> Path:
-    """Save a trained model, in place of what an interrupted start left; as `whole_folder`."""
+def save_model(model: GrokkingTransformerForCausalLM, folder: Path, tasks: Sequence[Task]) -> None:
+    """Save a model that learned these tasks, with the tokenizer that reads their questions.
+
+    By default it generates as many tokens as the longest answer has, the likeliest at each place.
+    """
+    special = tasks[0].vocabulary
+    model.generation_config = GenerationConfig(
+        max_new_tokens=max(len(task.answer_positions) for task in tasks),
+        do_sample=False,
+        bos_token_id=special.bos,
+        eos_token_id=special.eos,
+        pad_token_id=special.eos,
+    )
+    longest = model.config.max_position_embeddings
+    tokenizer = GrokkingTokenizer.of_tasks(tasks, model_max_length=longest)
+    with silence_transformers():
+        model.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+
+
+def keep_model(
+    model: GrokkingTransformerForCausalLM, log: RunLog, folder: Path, seed: int, task: Task
+) -> Path:
+    """Save a model that learned a task, in place of what an interrupted start left.
+
+    As `whole_folder`; the run's log lies beside the weights.
+    """
     place = model_folder(folder, seed)
     with whole_folder(place) as workshop:
-        with silence_transformers():
-            model.save_pretrained(workshop)
+        save_model(model, workshop, [task])
         log.select([f"seed_{seed}"]).write(workshop / LOG)
     return place
 

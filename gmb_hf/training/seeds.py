@@ -219,8 +219,9 @@ def train_group(
         if at_checkpoint:
             for place in np.flatnonzero(ends == ensemble.step).tolist():
                 if seeds[place] in keep:
-                    model = ensemble.member(place)
-                    checkpoints.keep_model(model, log_of([place]), folder, seeds[place])
+                    task = config.of_seed(seeds[place]).task.build()
+                    kept_log, model = log_of([place]), ensemble.member(place)
+                    checkpoints.keep_model(model, kept_log, folder, seeds[place], task)
             if (ends > ensemble.step).sum() <= left:
                 break
         if ensemble.step == training.steps:
@@ -318,7 +319,8 @@ def train_single(
         if accelerator.is_main_process:
             log = rows.log([seed], {**log_metadata(config), **(about or {})})
             if seed in keep:
-                checkpoints.keep_model(model.cpu(), log, folder, seed)
+                task = config.of_seed(seed).task.build()
+                checkpoints.keep_model(model.cpu(), log, folder, seed, task)
             write_log(log, [seed], folder)
         accelerator.wait_for_everyone()
     return log_paths(folder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import shutil
 from pathlib import Path
 
@@ -26,6 +28,20 @@ from gmb_hf.training.config import RunConfig
 from gmb_hf.training.folder import model_folder
 from gmb_hf.training.presets import design_of, preset
 from gmb_hf.training.seeds import train_stacked
+
+
+def lines_of(card: str) -> str:
+    """The first Python block of a card."""
+    return card.split("```python\n")[1].split("\n```")[0]
+
+
+def run_lines(card: str) -> str:
+    """What they print."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(lines_of(card), {})
+    return printed.getvalue().strip()
+
 
 SOURCE = {"repo": "acme/tasks", "revision": "5" * 40, "config": "add_p19", "fingerprint": "a|1|2"}
 STEPS = ["training.steps=160", "training.compile=never"]
@@ -134,9 +150,14 @@ def test_a_push_is_one_commit_and_loads(
     repository = hub.repositories["model:acme/small"]
     assert len(repository.commits) == 2
     assert f"pushed  {hub.url}/acme/small ({repository.sha})" in printed
-    cards = {"README.md", "training.png", "verdicts.png"}
+    assert {"tokenizer.json", "tokenizer_config.json", "generation_config.json"} <= own.keys()
+    cards = {"README.md", "training.png", "verdicts.png", "results.yaml"}
     assert repository.files.keys() == own.keys() | cards
     assert {name: repository.files[name] for name in own} == own
+    assert repository.files["results.yaml"] == judged.read_bytes()
+    assert b"[All verdicts](results.yaml)" in repository.files["README.md"]
+    card = repository.files["README.md"].decode()
+    assert run_lines(card) == lines_of(card).rsplit("  # ")[-1]
     header = yaml.safe_load(repository.files["README.md"].split(b"---")[1])
     assert header["model-index"][0]["name"] == "small"
     # By the code that travels with the model; test_pretrained.py shows that it needs no more.
@@ -150,12 +171,51 @@ def test_a_push_is_one_commit_and_loads(
     )
 
 
+def test_the_cards_first_lines_run(saved: SavedModel, tmp_path: Path) -> None:
+    card, *_ = write_model_card(saved, tmp_path, place=str(saved.folder), figures=False)
+    text = card.read_text(encoding="utf-8")
+    assert saved.example is not None
+    assert text.index("```python") < text.index("A small transformer")
+    assert lines_of(text).endswith(f"# {saved.example.answered}")
+    assert run_lines(text) == saved.example.answered
+    assert "It reads 0 to 18, + and =" in text.replace("\\", "")
+
+
+def test_a_model_without_tokenizer_still_loads_and_has_a_card(
+    saved: SavedModel, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(saved.folder, tmp_path / "model")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
+    older = read_saved_model(folder)
+    assert older.example is None
+    assert older.fingerprints == saved.fingerprints
+    card, *_ = write_model_card(older, tmp_path, place=str(folder), figures=False)
+    text = card.read_text(encoding="utf-8")
+    assert run_lines(text) == ""
+    assert "AutoModelForCausalLM" in lines_of(text)
+    assert "pipeline(" not in text
+
+
+def test_another_tokenizer_is_not_published(saved: SavedModel, tmp_path: Path) -> None:
+    from gmb_hf.modeling import GrokkingTokenizer
+    from gmb_hf.tasks.registry import get_task
+
+    folder = shutil.copytree(saved.folder, tmp_path / "model")
+    GrokkingTokenizer.of_tasks([get_task("sub_p19")]).save_pretrained(folder)
+    with pytest.raises(InputError, match=r"tokenizer\.json: is not the tokenizer of add_p19; del"):
+        read_saved_model(folder)
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(InputError, match=r"tokenizer\.json: could not be read: .*; delete "):
+        read_saved_model(folder)
+
+
 def test_other_weights_than_the_logs_are_not_pushed(
     hub: Hub, commands: Terminal, saved: SavedModel, tmp_path: Path
 ) -> None:
     from gmb_hf.training.ensemble import initial_model
 
-    keep_model(initial_model(saved.config, 5), saved.log, tmp_path, 5)
+    keep_model(initial_model(saved.config, 5), saved.log, tmp_path, 5, saved.config.task.build())
     place = model_folder(tmp_path, 5)
     said = commands.refused("model", "push", place, "acme/small")
     assert said.startswith(f"{place}: these weights are not those of its log: held-out accuracy")

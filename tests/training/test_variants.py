@@ -90,7 +90,12 @@ def test_a_dense_config_is_the_one_that_it_was_before_there_were_variants():
     # Folders and locked designs hold this hash: a change of it would orphan them.
     expected = "45a5ba7d3afb17500cb220f544a599aef0345a1029c814ef28a4da7ec1a0f09d"
     law = (
-        *("task.train_fraction=.7", "model.width=32", "model.mlp_width=64", "model.layer_norm=true"),
+        *(
+            "task.train_fraction=.7",
+            "model.width=32",
+            "model.mlp_width=64",
+            "model.layer_norm=true",
+        ),
         *("model.initializer_range=.1", "training.steps=2500", "training.checkpoint_every=10"),
         *("training.lr=1.5e-3", "training.weight_decay=1.5", "training.stop_after=none"),
     )
