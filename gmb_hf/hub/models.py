@@ -464,6 +464,7 @@ def _of_a_sequence(place: Path, note: Mapping[str, Any]) -> DescribedModel:
     example = example_of(place, model, task, suite.train_fraction, suite.data_seed)
     if example is None:
         raise InputError(f"{place}: holds no {TOKENIZER}; train it again")
+    written = int(model.generation_config.max_new_tokens or 1)
     results = [
         (
             name,
@@ -480,7 +481,7 @@ def _of_a_sequence(place: Path, note: Mapping[str, Any]) -> DescribedModel:
         example.question,
         "",
         example.answered,
-        f"{example.words}; it writes {model.generation_config.max_new_tokens} words",
+        example.words,
         ("task", "learned", "held-out accuracy", "loss"),
         results,
         {
@@ -488,6 +489,7 @@ def _of_a_sequence(place: Path, note: Mapping[str, Any]) -> DescribedModel:
             "variant": str(note["variant"]),
             "seed": str(note["seed"]),
             "preset": config.preset,
+            "written by default": f"{written} word" + "s" * (written > 1),
         },
         weights_fingerprint(place / WEIGHTS),
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import io
 import json
 import os
 import sys
@@ -19,6 +21,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gmb_hf.errors import InputError
+from gmb_hf.hub.models import read_described_model, write_short_card
 from gmb_hf.language.config import (
     ConsistencySettings,
     LanguageConfig,
@@ -111,6 +114,23 @@ def test_a_checkpoint_is_model_and_tokenizer_in_one_folder(whole: Any):
     assert sum(about["byte_counts"]) == about["bytes"]
     assert about["documents"] == 40
     assert not (out / "state" / "seed_3").exists()
+
+
+def test_its_card_tells_of_the_text_and_its_lines_run(whole: Any, tmp_path: Path):
+    out, log, _ = whole
+    folder = out / "checkpoints" / "seed_3"
+    described = read_described_model(folder)
+    assert described is not None
+    assert described.learned == "text (story)"
+    shown = f"{log.panel('test_loss').values[0, -1]:.4f}"
+    assert described.results[1] == ("held-out text", shown)
+    text = write_short_card(described, tmp_path, place=str(folder)).read_text()
+    assert "seed: 3" in text
+    assert "steps: 8" in text
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(text.split("```python\n")[1].split("\n```")[0], {})
+    assert printed.getvalue().strip() == described.answered.strip()
 
 
 class Interrupting(Listener):

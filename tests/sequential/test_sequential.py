@@ -1,6 +1,9 @@
 """Phase after phase: the same as a plain loop, resumed exactly, and independent of company."""
 
+import contextlib
 import functools
+import io
+import shutil
 
 import numpy as np
 import pytest
@@ -8,6 +11,7 @@ import torch
 from sequential_builders import tiny, trained
 
 from gmb_hf.errors import InputError
+from gmb_hf.hub.models import read_described_model
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential import run as sequential
 from gmb_hf.sequential.matrix import read_matrix
@@ -116,6 +120,41 @@ def test_saved_models_give_the_numbers_of_the_matrix(whole):
         found = evaluate_model(model, config.suite)
         np.testing.assert_allclose([r.loss for r in found], matrix.loss[1, phase], atol=1e-5)
         assert [r.accuracy for r in found] == pytest.approx(matrix.accuracy[1, phase].tolist())
+
+
+def test_a_model_answers_and_is_pushed_with_a_short_card(whole, hub, commands, tmp_path):
+    config, folder = whole
+    place = folder.model("dense", 1, 2)  # parity, then copy
+    described = read_described_model(place)
+    assert described.question.endswith(" ->")
+    assert described.words == "0, 1, -> and ="
+    assert described.made["written by default"] == "8 words"
+    assert [row[:2] for row in described.results] == [
+        (task, "yes" if at < 2 else "no") for at, task in enumerate(config.suite.tasks)
+    ]
+    commands.done("model", "push", place, "acme/sequence")
+    files = hub.repositories["model:acme/sequence"].files
+    assert {"sequence.json", "tokenizer.json", "model.safetensors", "README.md"} <= files.keys()
+    card = files["README.md"].decode()
+    assert described.answered.startswith(described.question)
+    assert f"> {described.answered}" in card.replace("\\", "")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(card.split("```python\n")[1].split("\n```")[0], {})
+    assert printed.getvalue().strip() == described.answered
+    said = commands.refused("model", "push", place, "acme/sequence", "--results", "x.yaml")
+    assert said.startswith(f"--results: scores were not judged on runs like {place}; leave it out")
+
+
+def test_a_note_that_describes_no_model_is_refused(whole, tmp_path):
+    _, folder = whole
+    place = shutil.copytree(folder.model("dense", 1, 4), tmp_path / "model")
+    (place / "tokenizer.json").unlink()
+    with pytest.raises(InputError, match=r"holds no tokenizer\.json; train it again"):
+        read_described_model(place)
+    (place / "sequence.json").write_text('{"preset": "smoke"}')
+    with pytest.raises(InputError, match=r"sequence\.json: does not describe a model \(KeyError"):
+        read_described_model(place)
 
 
 class Interrupted(BaseException):
