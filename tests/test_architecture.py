@@ -298,8 +298,8 @@ class TestNumbers:
     """How much house there is: bounds that a change may not pass without a word."""
 
     def test_files(self):
-        # 160 were reached before panels, the signals of others and report.html came in.
-        assert len(FILES) <= 176
+        # 160 were reached before panels, the signals of others, report.html and tokenizers came in.
+        assert len(FILES) <= 177
 
     def test_lines(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
