@@ -167,17 +167,19 @@ class _Watching(Bar):
                 self._say(f"ALARM   seed {seed}, step {reading.alarm:,}: {accuracy} so far")
 
 
-def watch(log: RunLog, lock: Lock, results: Results) -> tuple[tuple[str, ...], tuple[Watched, ...]]:
+def watch(
+    log: RunLog, lock: Lock, results: Results, act: Sequence[str] | None = None
+) -> tuple[tuple[str, ...], tuple[Watched, ...]]:
     """Show every run of a log to a monitor of its own, one checkpoint after the other.
 
-    Returns the scores that act, and what became of each run; an alarm that comes with or after the
-    event is none.
+    `act` is as of `AlarmMonitor`. Returns the scores that act, and what became of each run; an
+    alarm that comes with or after the event is none.
     """
     design, events = lock.design, find_events(log, lock.design)
     acting: tuple[str, ...] = ()
     found = []
     for run, event in zip(log.runs, events.step.tolist(), strict=True):
-        monitor = AlarmMonitor(lock, results, show=())
+        monitor = AlarmMonitor(lock, results, act=act, show=())
         acting = monitor.acting
         rows = log.select([run]).table.select(["step", *monitor.needs]).to_pylist()
         for row in rows:
