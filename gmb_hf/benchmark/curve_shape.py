@@ -84,7 +84,8 @@ class CurveShape:
             "at_memorisation": _median(self.at_memorisation),
             "ratio": _median(self.ratio),
             "width": _median(self.width),
-            "spikes": float(known.mean()) if len(known) else None,
+            "spikes": _median(known),
+            "spikes_mean": float(known.mean()) if len(known) else None,
             # The 95% quantile of runs over the 5% quantile.
             "spread": float(np.divide(*np.quantile(half, [0.95, 0.05]))) if len(half) else None,
             "memorised": float(np.isfinite(self.memorised).mean()),

@@ -31,6 +31,7 @@ from gmb_hf.design.lock import (
 )
 from gmb_hf.design.power import in_words, runs_needed, runs_to_promise
 from gmb_hf.errors import InputError
+from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.ensemble import boosted, features_of, fitted_ensemble, squashed
 from gmb_hf.runs.runlog import RunLog
 
@@ -476,14 +477,16 @@ FEATURES = ("score", "change_5", "change_20", "below_maximum")
 def combinations_of(design: Design, log: RunLog) -> list[dict[str, Any]]:
     """The candidates that combine every score of a design that sees no held-out label.
 
-    There is none where fewer than two scores are such, or where so few of the explore runs that
-    they would be fitted on have windows of both classes that they cannot be fitted. Of the log no
-    runs but the declared explore runs are looked at.
+    Signals of the survey are no members: four times the features would take twenty times as long
+    to fit. There is none where fewer than two scores are such, or where so few of the explore runs
+    that they would be fitted on have windows of both classes that they cannot be fitted. Of the log
+    no runs but the declared explore runs are looked at.
     """
+    surveyed = {name for name in catalogue.names() if catalogue.get(name).published}
     members = [
         {"name": item.name, "family": item.family, "params": dict(item.params)}
         for item in design.candidates
-        if item.x_sees_test_labels is False
+        if item.x_sees_test_labels is False and item.name not in surveyed
     ]
     if len(members) < 2:
         return []

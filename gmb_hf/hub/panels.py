@@ -191,7 +191,8 @@ CURVES = {
     "at_memorisation": "held-out accuracy when the training rows are memorised",
     "ratio": "steps to a held-out accuracy of .5, over steps to memorise",
     "width": "the rise from .2 to .8, over the delay from memorisation to .5",
-    "spikes": "share of checkpoints after memorisation with a training accuracy under .97 (mean)",
+    "spikes": "share of checkpoints after memorisation with a training accuracy under .97",
+    "spikes_mean": "the same, mean over runs",
     "spread": "steps to .5: the 95% quantile of runs over the 5% quantile",
     "memorised": "share of runs that memorise",
     "reach_half": "share of runs that reach a held-out accuracy of .5",
@@ -206,6 +207,7 @@ class CurveRecord(Section):
     ratio: float | None = None
     width: float | None = None
     spikes: float | None = None
+    spikes_mean: float | None = None
     spread: float | None = None
     memorised: float
     reach_half: float

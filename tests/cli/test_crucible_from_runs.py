@@ -85,7 +85,7 @@ def test_what_the_command_leaves_and_says(tracked):
     assert "(medians; 3 runs, 0 with an event)" in words
     assert shown.next_command == (
         f"gmb evaluate --runs {folder}/logs --metric test_acc --score crucible_margin_q10 "
-        "--horizon 300 --safe-gap 600"
+        "--horizon 400 --safe-gap 800"
     )
 
 

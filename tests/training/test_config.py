@@ -120,7 +120,7 @@ MISTAKES = {
     "training.beta2=0": r"training.beta2 must be a number in \(0, 1\), got 0.0",
     "training.compile=alwaysx": "training.compile: compile 'alwaysx' is unknown; .*mean 'always'?",
     "benchmark.horizon=0": "benchmark.horizon must be greater than or equal to 1, got 0",
-    "benchmark.horizon=600": "benchmark.horizon=600 must be less than benchmark.safe_gap=600; else",
+    "benchmark.horizon=800": "benchmark.horizon=800 must be less than benchmark.safe_gap=800; else",
     "benchmark.jump_threshold=2": r"benchmark.jump_threshold must be a number in \(0, 1\), got 2.0",
     "benchmark.event_floor=85": r"benchmark.event_floor must be a number in \[0, 1\], got 85.0",
     "benchmark.burn_in=-10": "benchmark.burn_in must be greater than or equal to 0, got -10",
