@@ -1,4 +1,4 @@
-# make demo   the whole story: install, train, judge, show where the figures lie
+# make demo   the whole story: install, judge a frozen panel, train a few runs and watch them
 # make test   the whole suite            make lint   ruff, mypy, codespell
 # make bench  measured figures against their targets; make bench ONLY="T1 T2" for some
 
@@ -10,7 +10,7 @@ SYSTEM_PYTHON ?= python3
 .PHONY: demo test lint bench clean
 
 demo: $(INSTALLED)
-	$(VENV)/bin/gmb run --preset quick --out runs/quick
+	$(VENV)/bin/gmb demo --out runs/demo
 	@echo "first   . $(VENV)/bin/activate    (so that gmb is found)"
 
 test: $(INSTALLED)

@@ -106,7 +106,8 @@ def demo(
     """
     counting = counting or (lambda what, count: nullcontext(lambda done: None))
     folder, frozen = Path(out), FrozenPanel.find(panel)
-    results = judge(frozen, folder / panel, figures=figures, counting=counting)
+    shown: Any = {"figures": figures, "counting": counting, "exploring": False}
+    results = judge(frozen, folder / panel, **shown)
     on_verdicts(results)
     lock, made = Lock.read(folder / panel / "lock.yaml"), frozen.read(EXPLORE).metadata
     if not isinstance(made.get("config"), dict):

@@ -119,8 +119,13 @@ def _split(names: Sequence[str]) -> list[str]:
     return [name for name in names if {EXPLORE, HELD_OUT} <= {*FrozenPanel.find(name).parts}]
 
 
-def judge(panel: FrozenPanel, folder: Path, *, figures: bool, counting: Counting) -> Results:
-    """Explore, lock and evaluate one panel in a folder, or read what an earlier call left there."""
+def judge(
+    panel: FrozenPanel, folder: Path, *, figures: bool, counting: Counting, exploring: bool = True
+) -> Results:
+    """Explore, lock and evaluate one panel in a folder, or read what an earlier call left there.
+
+    The lock does not need what exploring shows, which is for readers.
+    """
     place, path = folder / "lock.yaml", folder / "results.yaml"
     lock = Lock.read(place) if place.exists() else None
     if lock is not None:
@@ -139,8 +144,9 @@ def judge(panel: FrozenPanel, folder: Path, *, figures: bool, counting: Counting
     if lock is None:
         explored = prepare(panel.read(EXPLORE), design)
         count = len(explored.entries)
-        with counting(f"{panel.name}: exploring", count) as done:
-            write_explored(explore(design, explored, on_done=done), folder / "explore.csv")
+        if exploring:
+            with counting(f"{panel.name}: exploring", count) as done:
+                write_explored(explore(design, explored, on_done=done), folder / "explore.csv")
         with counting(f"{panel.name}: locking", count) as done:
             made, _ = make_lock(design, explored, on_done=done)
         lock = Lock.read(made.write(place))
