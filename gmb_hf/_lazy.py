@@ -12,7 +12,10 @@ def lazy_names(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The `__getattr__` and `__dir__` of a package (PEP 562).
 
-        __getattr__, __dir__ = lazy_names(__name__, {"RunLog": "runlog"})
+        if not TYPE_CHECKING:
+            __getattr__, __dir__ = lazy_names(__name__, {"RunLog": "runlog"})
+
+    Type checkers read the same names from imports under `if TYPE_CHECKING`, which a test compares.
 
     Args:
         package: dotted name of the package.
@@ -28,3 +31,12 @@ def lazy_names(
         return module if name == home else getattr(module, there or name)
 
     return load, lambda: sorted(homes)
+
+
+def from_above(name: str) -> Any:
+    """A public name of the package, for a method such as `Results.plot`.
+
+    A result is drawn by `report`, which stands above it and which it may not import. The package
+    stands above both and says who does it; it loads that when the method is called.
+    """
+    return getattr(import_module(__name__.partition(".")[0]), name)

@@ -198,9 +198,33 @@ class Section(BaseModel):
                 current = section_in(field.annotation) or current
         return list(current.model_fields)
 
+    def __repr__(self) -> str:
+        """A line: the fields that are set, as many as fit; of what is long, how long it is."""
+        shown, room = [], 160
+        for name, value in self:
+            if value is not None and room > 0:
+                shown.append(f"{name}={_brief(value)}")
+                room -= len(shown[-1])
+        return f"{type(self).__name__}({', '.join(shown)}{', ...' if room <= 0 else ''})"
+
+    def __str__(self) -> str:
+        return repr(self)
+
     def plain(self) -> dict[str, Any]:
         """The document as dicts, lists, strings and numbers; what is unset (None) is left out."""
         return dict(plain_data(self.model_dump(exclude_none=True), number=float))
+
+
+def _brief(value: Any) -> str:
+    """A field as one word or a few."""
+    if isinstance(value, Section):
+        return f"{type(value).__name__}(...)"
+    if isinstance(value, Mapping):
+        return f"{{{len(value)} entries}}" if value else "{}"
+    if isinstance(value, (list, tuple)):
+        few = len(value) <= 4 and all(type(item) in (int, float, bool) for item in value)
+        return repr(list(value)) if few else f"[{len(value)} items]"
+    return reprlib.repr(value)
 
 
 class OpenSection(Section):

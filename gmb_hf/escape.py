@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import unicodedata
+from collections.abc import Iterable, Sequence
 
 _LATEX = {
     "\\": r"\textbackslash{}",
@@ -71,6 +73,49 @@ def latex(text: str) -> str:
     '50\\\\% of a\\\\_b'
     """
     return "".join(_LATEX.get(character, character) for character in one_line(text))
+
+
+_PAGE, _CELL = 1_900, 40  # characters that a notebook shows of an object, and of a cell
+
+
+def html_table(
+    title: str, names: Sequence[str], rows: Iterable[Sequence[object]], total: int, what: str
+) -> str:
+    """A title and the first rows of a table for a notebook, everything escaped, below 2 kB.
+
+    Args:
+        title: a line above.
+        names: of the columns; none: no head.
+        rows: of cells; None is shown as nothing.
+        total: how many rows there are in all; how many are left out is said below.
+        what: what a row is, in the plural.
+    """
+
+    def line(cells: Iterable[object], tag: str) -> str:
+        texts = (cut("" if cell is None else one_line(str(cell)), _CELL) for cell in cells)
+        return f"<tr>{''.join(f'<{tag}>{html.escape(text)}</{tag}>' for text in texts)}</tr>"
+
+    head = f"<thead>{line(names, 'th')}</thead>" if names else ""
+    # Escaped, a character may become six.
+    room, shown = _PAGE - len(head) - len(title := html.escape(cut(title, 150))), []
+    for row in rows:
+        shown.append(line(row, "td"))
+        room -= len(shown[-1])
+        if room < 100:
+            shown.pop()
+            break
+    left = total - len(shown)
+    more = f"<p>and {left:,} more {what}</p>" if left else ""
+    return f"<p>{title}</p><table>{head}<tbody>{''.join(shown)}</tbody></table>{more}"
+
+
+def cut(text: str, length: int) -> str:
+    """The text, shortened with an ellipsis if it is longer.
+
+    >>> cut("embedding_gini", 10)
+    'embedding…'
+    """
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def number(value: float | None, digits: int = 3) -> str:

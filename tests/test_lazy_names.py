@@ -1,10 +1,22 @@
-"""The package loads its names when they are first used: each name is there, and no other."""
+"""Packages load their names when they are first used: each name is there, no other, and typed."""
 
 from __future__ import annotations
+
+import ast
+import configparser
+import importlib
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 import gmb_hf
+
+LAZY = ("gmb_hf", "gmb_hf.answers", "gmb_hf.monitor", "gmb_hf.runs")
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_every_name_is_where_the_package_says():
@@ -16,3 +28,112 @@ def test_every_name_is_where_the_package_says():
 def test_another_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match=r"^module 'gmb_hf' has no attribute 'Panelx'$"):
         _ = gmb_hf.Panelx
+
+
+def test_all_lazy_packages_are_known():
+    found = {
+        ".".join(path.relative_to(ROOT).parent.parts)
+        for path in (ROOT / "gmb_hf").rglob("__init__.py")
+        if "lazy_names(" in path.read_text(encoding="utf-8")
+    }
+    assert found == {*LAZY}
+
+
+@pytest.mark.parametrize("package", LAZY)
+def test_a_type_checker_sees_the_names_that_there_are(package: str):
+    module = importlib.import_module(package)
+    assert module.__file__ is not None
+    tree = ast.parse(Path(module.__file__).read_text(encoding="utf-8"))
+    (block,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    seen: dict[str, object] = {}
+    exec(compile(ast.Module(block.body, []), module.__file__, "exec"), seen)
+    del seen["__builtins__"]
+    loaded = {name: getattr(module, name) for name in dir(module) if name != "__version__"}
+    assert seen == loaded
+
+
+# What a user's type checker says of the package: no name is Any.
+
+SNIPPET = """\
+import gmb_hf
+from gmb_hf.monitor import GMBCallback
+
+log = gmb_hf.RunLog.from_pandas(gmb_hf.RunLog.read("logs").to_pandas())
+results = gmb_hf.Results.read("results.yaml")
+reveal_type(gmb_hf.RunLog.read)  # Sequence[str] | None; -> RunLog
+reveal_type(log.panel("test_acc").values)  # ndarray
+reveal_type(gmb_hf.evaluate_runs)  # design: Design; -> Evaluation
+reveal_type(gmb_hf.evaluate_lock("lock.yaml", log).results)  # Results
+reveal_type(results.indicator("train_loss").x_first_alarm)  # FirstAlarmRecord | None
+reveal_type(results.plot())  # Figure
+reveal_type(gmb_hf.Prereg.minimal)  # Design
+reveal_type(gmb_hf.get_task)  # -> Task
+reveal_type(gmb_hf.preset("quick"))  # RunConfig
+reveal_type(GMBCallback.__init__)  # lock: Lock | str | Path; Results | str | Path | None
+GMBCallback("lock.yaml", "results.yaml", action="pausee")
+gmb_hf.Panelx
+"""
+REVEALED = {
+    number: re.findall(r"[^;]+", line.partition("  # ")[2])
+    for number, line in enumerate(SNIPPET.splitlines(), start=1)
+    if "reveal_type" in line
+}
+WRONG = {16: "pausee", 17: "Panelx"}
+HEAVY = ("torch", "transformers", "accelerate", "sklearn", "scipy", "datasets", "evaluate")
+
+
+def held_against(said: str) -> None:
+    """What a type checker printed: `file:line[:column] ... text`, modules before names left out."""
+    plain = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z]|ndarray)", "", said)
+    lines = {int(found[1]): found[2] for found in re.finditer(r"(?m)\.py:(\d+):(.*)$", plain)}
+    for number, wanted in REVEALED.items():
+        for text in wanted:
+            assert text.strip() in lines[number], lines[number]
+        assert not re.search(r'type is "Any"|-> Any|is "Unknown"', lines[number]), lines[number]
+    for number, text in WRONG.items():
+        assert "error" in lines[number], lines[number]
+        assert text in lines[number], lines[number]
+    assert set(lines) == {*REVEALED, *WRONG}, plain
+
+
+@pytest.fixture
+def snippet(tmp_path: Path) -> Path:
+    (tmp_path / "user.py").write_text(SNIPPET)
+    return tmp_path / "user.py"
+
+
+@pytest.mark.slow
+def test_mypy_sees_types(snippet: Path, request: pytest.FixtureRequest):
+    config = configparser.ConfigParser()
+    config["mypy"] = {"follow_imports": "silent", "ignore_missing_imports": "true"}
+    heavy = ",".join(f"{name}.*" for name in HEAVY)
+    config[f"mypy-{heavy}"] = {"follow_imports": "skip"}  # it takes minutes to read torch
+    with (snippet.parent / "mypy.ini").open("w") as file:
+        config.write(file)
+    assert request.config.cache is not None
+    cache = request.config.cache.mkdir("mypy_of_a_user")
+    command = [sys.executable, "-m", "mypy", "--config-file", str(snippet.parent / "mypy.ini")]
+    done = subprocess.run(
+        [*command, "--cache-dir", str(cache), str(snippet)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    held_against(done.stdout)
+
+
+@pytest.mark.slow
+def test_pyright_sees_types(snippet: Path):
+    # No dependency of the tests: its package on PyPI fetches node and itself when it first runs.
+    program = shutil.which("pyright") or shutil.which("basedpyright")
+    if program is None:
+        pytest.skip("pyright is not installed")
+    command = [program, "--pythonpath", sys.executable, str(snippet)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+    kept = [line for line in done.stdout.splitlines() if " - warning: " not in line]
+    held_against("\n".join(kept))

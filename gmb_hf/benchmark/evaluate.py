@@ -46,6 +46,12 @@ class Evaluation:
     design: Design
     lock: Lock | None
 
+    def __repr__(self) -> str:
+        return f"Evaluation({self.results!r})"
+
+    def _repr_html_(self) -> str:
+        return self.results._repr_html_()
+
 
 def evaluate_lock(
     lock: Lock | str | Path,

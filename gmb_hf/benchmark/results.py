@@ -16,17 +16,19 @@ import math
 import platform
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
+from gmb_hf._lazy import from_above
 from gmb_hf._version import __version__
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, gate
 from gmb_hf.benchmark.operationality import LayerBRecord
-from gmb_hf.benchmark.records import SUPPORTED
+from gmb_hf.benchmark.records import LABELS, SUPPORTED
 from gmb_hf.benchmark.verdict import AGAINST_ALARM, IndicatorRecord, against_alarm
 from gmb_hf.design.design import SPECIFIED_TABLES, UNDECLARED, Design
 from gmb_hf.design.lock import Lock
@@ -47,9 +49,15 @@ from gmb_hf.documents import (
     write_yaml,
 )
 from gmb_hf.errors import InputError, repeated
+from gmb_hf.escape import cut, html_table, percent, steps, yes_no
 from gmb_hf.files import parse_json, write_text
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.runlog import RunLog
+from gmb_hf.tables import follow
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 # The sections of the file, beside the indicators.
 
@@ -357,6 +365,102 @@ class Results(OpenSection):
         if self.x_prereg is None:
             return None
         return Design.parse(self.x_prereg, where="results: x_prereg")
+
+    @property
+    def primary_run_budget(self) -> float | None:
+        """The share of runs that decides; None where first alarms were not judged at it."""
+        judged = [item.x_first_alarm for item in self.indicators if item.x_first_alarm is not None]
+        design = self.design if judged else None
+        if design is None:
+            return None
+        budget = design.primary_run_budget
+        # Files of other people may have other budgets than their preregistration.
+        everywhere = all(any(at.budget == budget for at in first.at_budget) for first in judged)
+        return budget if everywhere else None
+
+    def __repr__(self) -> str:
+        """One line: what was judged on how many runs, the labels, and how many may alarm."""
+        by_runs = self.primary_run_budget is not None
+        labels = Counter(
+            item.x_first_alarm.label if by_runs and item.x_first_alarm else item.label
+            for item in self.indicators
+        )
+        said = ", ".join(f"{labels[label]} {label}" for label in LABELS if labels[label])
+        able = sum(bool(item.x_alarm_eligible) for item in self.indicators)
+        runs = "held-out runs" if self.locked else "runs, without a lock"
+        return (
+            f"Results({cut(self.meta.run_id, 40)!r}, {self.summary.n_seeds} {runs}, "
+            f"{len(self.indicators)} scores by {'runs' if by_runs else 'windows'}: {said}; "
+            f"{able} may raise an alarm)"
+        )
+
+    def _repr_html_(self) -> str:
+        """The scores that warn of most, those that may raise an alarm first, for a notebook."""
+        names = ("score", "label", "warned of", "falsely alarmed", "lead", "may raise an alarm")
+        rows = [
+            (
+                row["indicator"],
+                row["label_by_runs"] or row["label_by_windows"],
+                *map(percent, (row["warned"], row["false_share"])),
+                steps(row["lead_median"]),
+                yes_no(row["alarm_eligible"]),
+            )
+            for row in sorted(
+                self._rows(), key=lambda row: (not row["alarm_eligible"], -(row["warned"] or 0.0))
+            )
+        ]
+        return html_table(repr(self), names, rows[:10], len(rows), "scores: results.to_pandas()")
+
+    def to_pandas(self) -> DataFrame:
+        """A DataFrame with a row per score, in the order of the file.
+
+        Columns have the names of the tables `first_alarm` and `gate_summary`, shares are of 1 and
+        leads in steps: what the first alarm is worth at `budget`, the primary budget of runs, and
+        `blind`, the share of events that the hardest blind alarm of the same cost warns of. What
+        does not exist is NaN, or None in a column of text.
+        """
+        from pandas import DataFrame
+
+        rows = list(self._rows())
+        return DataFrame(rows, columns=list(rows[0]) if rows else None)
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        budget = self.primary_run_budget
+        for item in self.indicators:
+            first = item.x_first_alarm
+            at = None if first is None or budget is None else first.at(budget)
+            false, warned = follow(at, "false_interval"), follow(at, "warned_interval")
+            yield {
+                "indicator": item.name,
+                "group": item.group,
+                "family": item.family,
+                "label_by_runs": follow(first, "label"),
+                "alarm_eligible": item.x_alarm_eligible,
+                "budget": budget,
+                "warned": follow(at, "warned"),
+                "warned_low": follow(warned, "low"),
+                "warned_high": follow(warned, "high"),
+                "timely": follow(at, "timely"),
+                "early": follow(at, "early"),
+                "missed": follow(at, "missed"),
+                "false_share": follow(at, "false_share"),
+                "false_low": follow(false, "low"),
+                "false_high": follow(false, "high"),
+                "lead_median": follow(at, "lead_median"),
+                "blind": max(at.blind.values(), default=None) if at else None,
+                "p_adjusted": follow(first, "p_adjusted"),
+                "threshold": follow(at, "threshold"),
+                "AUC": item.layer_A.auc,
+                "AP": item.layer_A.ap,
+                "label_by_windows": item.label,
+                "sentence": follow(first, "sentence") or item.x_sentence,
+            }
+
+    def plot(self) -> Figure:
+        """What becomes of 100 runs if somebody acts on the first alarm of each score; a notebook
+        shows the figure. As `gmb_hf.plot(results)`, which names the errors."""
+        figure: Figure = from_above("plot")(self)
+        return figure
 
     def indicator(self, name: str) -> IndicatorRecord:
         """One indicator by name; `InputError` if there is none."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from gmb_hf import escape
 from gmb_hf.benchmark.calibration import Judgement, runs_to_cross_fit
 from gmb_hf.benchmark.diagnostics import DiagnosticsRecord, diagnose
 from gmb_hf.benchmark.first_alarm import OtherEventRecord
@@ -127,6 +128,23 @@ class IndicatorRecord(OpenSection):
         WhyNull("only protocol strict counts by runs, with a lock that has thresholds for it"),
     ] = None
     x_null_reasons: dict[str, str] = Field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        """One line: the name, both labels, and whether it may raise an alarm."""
+        first = self.x_first_alarm
+        by_runs = "" if first is None else f"by runs {first.label}, "
+        able = ", may raise an alarm" if self.x_alarm_eligible else ""
+        name = escape.cut(self.name, 60)
+        return f"{type(self).__name__}({name!r}, {by_runs}by windows {self.label}{able})"
+
+    @property
+    def group(self) -> Literal["monitor", "undeclared", "oracle", "control"]:
+        """What kind of score it is: an oracle sees test labels, a control must be beaten."""
+        if self.family == "control":
+            return "control"
+        if self.x_sees_test_labels is None:
+            return "undeclared"
+        return "oracle" if self.x_sees_test_labels else "monitor"
 
     def point(self, fpr: float) -> OperatingPointRecord | None:
         """The operating point at one target rate, or None."""

@@ -20,6 +20,7 @@ from gmb_hf.crucible.margins import TIERS, check_names, margin_stats
 from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.documents import Section
 from gmb_hf.errors import InputError
+from gmb_hf.escape import cut, html_table, number
 from gmb_hf.files import read_json, write_json
 from gmb_hf.fingerprints import fingerprint, fingerprint_line
 
@@ -126,6 +127,28 @@ class Scoreboard(Section):
         except ValueError:
             raise ValueError(f"timestamp {self.timestamp!r} is no ISO 8601 time") from None
         return self
+
+    def __repr__(self) -> str:
+        """One line: the model, the items and the share of them that is right."""
+        tiers = f", {len(self.by_tier)} tiers" if self.by_tier else ""
+        return (
+            f"Scoreboard({cut(self.checkpoint_path, 60)!r}, {self.overall.n:,} items{tiers}, "
+            f"accuracy {number(self.overall.accuracy)})"
+        )
+
+    def _repr_html_(self) -> str:
+        """The tiers and all items, for a notebook."""
+        names = ("tier", "items", "accuracy", "mean margin", "median margin", "mean rank")
+        rows = [
+            (
+                tier,
+                stats.n,
+                *map(number, (stats.accuracy, stats.mean_margin, stats.median_margin)),
+                number(stats.mean_rank, 2),
+            )
+            for tier, stats in {**self.by_tier, "all": self.overall}.items()
+        ]
+        return html_table(repr(self), names, rows, len(rows), "tiers")
 
     @classmethod
     def read(cls, path: str | Path) -> Self:

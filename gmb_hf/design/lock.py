@@ -23,6 +23,7 @@ from gmb_hf.design.design import UNDECLARED, Design, Ensemble, ParamValue
 from gmb_hf.design.power import effective_budget
 from gmb_hf.documents import Count, Many, Section, check_seal, load_yaml, seal, write_yaml
 from gmb_hf.errors import InputError, first_of, unknown
+from gmb_hf.escape import cut, html_table
 from gmb_hf.files import claimed
 from gmb_hf.runs.runlog import RunLog
 
@@ -415,6 +416,32 @@ class Lock:
     design: Design
     x_lock: LockRecord
     path: Path | None = dataclasses.field(default=None, compare=False)  # where it was read from
+
+    def __repr__(self) -> str:
+        """One line: what it is about, what it froze, and its hash."""
+        record, task = self.x_lock, cut(self.design.task or "", 40)
+        return (
+            f"Lock({task!r}, {len(record.candidates)} scores, thresholds from "
+            f"{len(record.explore_runs)} explore runs, {record.hash[:16]})"
+        )
+
+    def _repr_html_(self) -> str:
+        """What was frozen, for a notebook."""
+        design, record = self.design, self.x_lock
+        budgets = (f"{budget:g}" for budget in design.run_budgets)
+        rows = (
+            ("task", design.task),
+            ("model", design.model),
+            ("event", design.event_name),
+            ("protocol", design.protocol),
+            ("scores", len(record.candidates)),
+            ("explore runs", len(record.explore_runs)),
+            ("budgets, share of runs", ", ".join(budgets)),
+            ("held-out seeds", len(design.seeds_eval) or "not named"),
+            ("created", f"{record.created}, gmb-hf {record.package_version}"),
+            ("hash", record.hash[:16]),
+        )
+        return html_table(repr(self), (), rows, len(rows), "fields")
 
     @classmethod
     def build(

@@ -22,7 +22,7 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_args
 
 import torch
 from accelerate import Accelerator
@@ -36,7 +36,7 @@ from gmb_hf.errors import InputError, choose
 from gmb_hf.files import clear_os_errors
 from gmb_hf.monitor.monitor import AlarmMonitor, read_state, write_state
 from gmb_hf.monitor.observe import Extra, ModelObserver, Parts
-from gmb_hf.monitor.reading import Reading, State
+from gmb_hf.monitor.reading import Reading, State, Unit
 
 Action = Literal["log", "checkpoint", "pause", "stop"]
 ACTIONS: tuple[str, ...] = get_args(Action)
@@ -53,6 +53,28 @@ PREVIOUS_LOG = "gmb_monitor.previous.jsonl"
 STATE_FILE = "gmb_monitor.json"
 _Made = TypeVar("_Made")
 logger = logging.getLogger(__name__)
+
+
+class MonitorOptions(TypedDict, total=False):
+    """What `AlarmMonitor` can be given beside lock and results, and what to show."""
+
+    act: Sequence[str] | None
+    unit: Unit
+    budget: float | None
+    target: float | None
+    system: Mapping[str, Any] | None
+
+
+class WatchOptions(MonitorOptions, total=False):
+    """What `RunWatch` can be given."""
+
+    action: Action
+    heldout: Any
+    train: Any
+    parts: Parts | None
+    extra: Extra | None
+    show: Sequence[str]
+    on_alarm: Callable[[Reading], object] | None
 
 
 class RunWatch:
@@ -89,7 +111,7 @@ class RunWatch:
         extra: Extra | None = None,
         show: Sequence[str] = (),
         on_alarm: Callable[[Reading], object] | None = None,
-        **options: Any,
+        **options: Unpack[MonitorOptions],
     ) -> None:
         self.action = choose("action", action, ACTIONS)
         self._on_alarm = on_alarm
@@ -253,7 +275,12 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
     `InputError` as `RunWatch`.
     """
 
-    def __init__(self, lock: Any, results: Any, **options: Any) -> None:
+    def __init__(
+        self,
+        lock: Lock | str | Path,
+        results: Results | str | Path | None,
+        **options: Unpack[WatchOptions],
+    ) -> None:
         self.watch = RunWatch(lock, results, **options)
 
     def on_train_begin(
@@ -313,11 +340,11 @@ class AcceleratedWatch:
         self,
         accelerator: Accelerator,
         model: torch.nn.Module,
-        lock: Any,
-        results: Any,
+        lock: Lock | str | Path,
+        results: Results | str | Path | None,
         *,
         folder: str | Path = ".",
-        **options: Any,
+        **options: Unpack[WatchOptions],
     ) -> None:
         self.watch = RunWatch(lock, results, **options)
         self.should_stop = False

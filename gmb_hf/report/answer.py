@@ -89,11 +89,7 @@ def reason(code: str) -> str:
 
 def group_of(item: IndicatorRecord) -> str:
     """The key in `GROUPS` that an indicator belongs to."""
-    if item.family == "control":
-        return "control"
-    if item.x_sees_test_labels is None:
-        return "undeclared"
-    return "oracle" if item.x_sees_test_labels else "monitor"
+    return item.group
 
 
 def kind_of(item: IndicatorRecord) -> str:
@@ -301,14 +297,7 @@ def answer(results: Results, *, by_windows: bool = False) -> Answer:
 
 def primary_budget(results: Results) -> float | None:
     """The share of runs that decides; None where first alarms were not judged at it."""
-    judged = [item.x_first_alarm for item in results.indicators if item.x_first_alarm is not None]
-    design = results.design if judged else None
-    if design is None:
-        return None
-    budget = design.primary_run_budget
-    # Files of other people may have other budgets than their preregistration.
-    everywhere = all(any(at.budget == budget for at in first.at_budget) for first in judged)
-    return budget if everywhere else None
+    return results.primary_run_budget
 
 
 def primary_target(results: Results) -> float:

@@ -287,7 +287,7 @@ def first_alarm(found: Answer, *, subtitle: str) -> Figure:
     count = max(1, len(bars) + len(groups) + len(more))
     body, across = count * _FIRST_ROW, _FIRST_WIDTH - left - _FIRST_RIGHT
     height = _FIRST_HEAD + body + _FIRST_FOOT
-    figure = Figure(figsize=(_FIRST_WIDTH, height))
+    figure = style.NotebookFigure(figsize=(_FIRST_WIDTH, height))
     place = (left / _FIRST_WIDTH, _FIRST_FOOT / height, across / _FIRST_WIDTH, body / height)
     axes = figure.add_axes(place, ylim=(count - 0.5, -0.5))
     falsely = max((bar.shares["false"] for bar in bars), default=0.0)
@@ -431,7 +431,7 @@ def lead_times(
     shown = [one for one in leads if one in most]
     head, foot, left, right, width = 0.62, 0.5, 1.95, 1.25, 7.2
     height = head + foot + _ROW * max(1, len(shown))
-    figure = Figure(figsize=(width, height))
+    figure = style.NotebookFigure(figsize=(width, height))
     across, tall = (width - left - right) / width, (height - head - foot) / height
     axes = figure.add_axes((left / width, foot / height, across, tall))
     beside = axes.get_yaxis_transform()
@@ -510,7 +510,7 @@ def label_summary(
     groups = {heading: found.group(name) for name, heading in GROUPS.items()}
     count = sum(len(members) + 1 for members in groups.values() if members)
     height = _HEAD + count * _ROW_HEIGHT + _FOOT
-    figure = Figure(figsize=(_WIDTH, height))
+    figure = style.NotebookFigure(figsize=(_WIDTH, height))
     page = figure.add_axes((0, 0, 1, 1), xlim=(0, _WIDTH), ylim=(0, height))
     page.set_axis_off()
     _header(page, height, found.title, subtitle, found.target)

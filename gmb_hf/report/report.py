@@ -233,6 +233,26 @@ def draw(results: Results) -> dict[str, Figure]:
     return figures
 
 
+def plot(results: Results) -> Figure:
+    """What becomes of 100 runs if somebody acts on the first alarm of each score.
+
+    By windows, as the specification counts, where no first alarms were judged. A notebook shows the
+    figure; `plot(results).savefig("first_alarm.pdf")` keeps it.
+
+    Raises:
+        InputError: the file holds no score, or neither first alarms nor the design of windows.
+    """
+    found = answer(results)
+    if found.ranked and found.budget is not None:
+        return first_alarm(found, subtitle=subtitle(results))
+    figure = draw(results).get("summary")
+    if figure is None:
+        what = "there are no first alarms to draw, and no design (x_prereg) for what is by windows"
+        what = what if results.indicators else "there is no score to draw"
+        raise InputError(f"results: {what}; evaluate the runs with gmb evaluate")
+    return figure
+
+
 def featured(found: Answer, count: int = 6) -> tuple[IndicatorRecord, ...]:
     """The scores that are worth a look around t*: the best, controls left out."""
     return tuple(item for item in found.ranked if item.family != "control")[:count]

@@ -6,6 +6,7 @@ told by colour alone, so that figures also read in grayscale.
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,6 +72,7 @@ LABEL_INKS = {"SUPPORTED_FOR_ALARM": "#FFFFFF"}
 
 DPI = 200
 """Of the PNG files."""
+_SCREEN_DPI = 110  # in a notebook
 
 _STYLE: Any = {
     "font.family": "sans-serif",
@@ -116,9 +118,19 @@ def house_style() -> Iterator[None]:
         yield
 
 
+class NotebookFigure(Figure):
+    """A figure that a notebook shows as the value of a cell, with or without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        with house_style(), warnings.catch_warnings(), io.BytesIO() as page:
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            self.savefig(page, format="png", dpi=_SCREEN_DPI)
+            return page.getvalue()
+
+
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of this size in inches, laid out without overlaps."""
-    return Figure(figsize=(width, height), layout="constrained")
+    return NotebookFigure(figsize=(width, height), layout="constrained")
 
 
 def panel_grid(
@@ -132,7 +144,7 @@ def panel_grid(
     rows = max(1, -(-count // columns))
     foot, left, right = 0.48, 0.62, 0.2
     height = head + rows * panel_height + foot
-    figure = Figure(figsize=(width, height))
+    figure = NotebookFigure(figsize=(width, height))
     grid = figure.subplots(
         rows,
         columns,

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.errors import InputError, repeated
+from gmb_hf.escape import cut, html_table
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -69,6 +70,26 @@ class Panel:
         values[present] = np.concatenate([row for _, row in rows])
         steps[present] = np.concatenate([row for row, _ in rows])
         return cls(name, runs, values, steps, present)
+
+    def __repr__(self) -> str:
+        runs, checkpoints = self.values.shape
+        name, steps = cut(self.name, 40), self.steps[self.present]
+        first, last = (int(steps.min()), int(steps.max())) if len(steps) else (0, 0)
+        return (
+            f"Panel({name!r}, {runs} runs of up to {checkpoints} checkpoints, "
+            f"steps {first} to {last})"
+        )
+
+    def _repr_html_(self) -> str:
+        """The first runs as a table, for a notebook."""
+        names = ("run", "checkpoints", "first step", "last step", "first value", "last value")
+        rows = []
+        for row in range(min(10, self.n_runs)):
+            own = self.present[row]
+            steps, values = self.steps[row, own].tolist(), self.values[row, own].tolist()
+            ends = (*steps[:1], *steps[-1:], *(f"{x:.4g}" for x in (*values[:1], *values[-1:])))
+            rows.append((self.runs[row], len(steps), *ends))
+        return html_table(repr(self), names, rows, self.n_runs, "runs")
 
     @property
     def n_runs(self) -> int:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import html
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -25,16 +24,27 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.errors import InputError, choose, positive_int, repeated
+from gmb_hf.escape import cut, html_table
 from gmb_hf.files import atomic_path
 from gmb_hf.fingerprints import ContentHash, item_hash
 from gmb_hf.runs import columns as cols
 from gmb_hf.runs import metadata as meta
 from gmb_hf.runs.columns import KEYS, RUN, STEP, OnDuplicate, RawTable, Wanted
 from gmb_hf.runs.panel import Panel, prefix_mask
-from gmb_hf.runs.readers import Sources, keep_last_rows, read_sources
+from gmb_hf.runs.readers import Sources, is_frame, keep_last_rows, read_sources
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+
+class ReadOptions(TypedDict, total=False):
+    """What `RunLog.read` can be told."""
+
+    step_column: str
+    run_column: str
+    columns: Sequence[str] | None
+    on_duplicate: OnDuplicate
+    last_rows: int | None
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -133,6 +143,23 @@ class RunLog:
         if metadata is not None:
             log.metadata = dict(metadata)
         return log
+
+    @classmethod
+    def from_pandas(cls, frame: DataFrame, **options: Unpack[ReadOptions]) -> RunLog:
+        """A run log from a DataFrame with a row per checkpoint: `read`, by the name of pandas' kin.
+
+        Raises:
+            InputError: as `read`; the row is named.
+        """
+        if not is_frame(frame):
+            what = f"from_pandas: a {type(frame).__name__} is no DataFrame"
+            raise InputError(f"{what}; RunLog.read takes files, folders and globs", code="no_frame")
+        return cls.read(frame, **options)
+
+    def to_pandas(self) -> DataFrame:
+        """The table as a DataFrame: a row per run and checkpoint, `run` and `step` its first
+        columns, NaN where a cell is empty; `from_pandas` reads it back."""
+        return self.table.to_pandas()
 
     @classmethod
     def from_arrays(
@@ -245,7 +272,8 @@ class RunLog:
     def __repr__(self) -> str:
         steps = self.table[STEP]
         first, last = pc.min_max(steps).values() if len(steps) else (0, 0)
-        shown = ", ".join(self.observables[:6]) + (", ..." if len(self.observables) > 6 else "")
+        names = [cut(name, 40) for name in self.observables[:6]]
+        shown = ", ".join(names) + (", ..." if len(self.observables) > 6 else "")
         return (
             f"RunLog({len(self.runs)} runs, {len(steps)} rows, steps {first} to {last}, "
             f"{len(self.observables)} observables: {shown})"
@@ -255,17 +283,9 @@ class RunLog:
         """The first runs as a table, for a notebook."""
         clock = self.panel(STEP)
         columns = (self.runs, self.seeds, clock.lengths, clock.first_step, clock.last_step)
+        rows = zip(*(column[:10] for column in columns), strict=True)
         names = ("run", "seed", "rows", "first step", "last step")
-        head = "".join(f"<th>{name}</th>" for name in names)
-        body = ""
-        for row in zip(*(column[:10] for column in columns), strict=True):
-            cells = ("" if cell is None else html.escape(str(cell)) for cell in row)
-            body += f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-        more = f"<p>and {len(self.runs) - 10} more runs</p>" if len(self.runs) > 10 else ""
-        return (
-            f"<p>{html.escape(repr(self))}</p><table><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table>{more}"
-        )
+        return html_table(repr(self), names, rows, len(self.runs), "runs")
 
     @property
     def runs(self) -> tuple[str, ...]:
