@@ -65,9 +65,13 @@ def grokking_curves(log: RunLog, metric: str, event_step: NDArray[np.float64]) -
 def _draw(
     axes: Axes, steps: NDArray[np.int64], values: NDArray[np.float64], colour: str, dashes: Any
 ) -> None:
-    """A thin line for each run, and their median."""
+    """A thin line for each run, and their median.
+
+    A run that has ended counts with its last value: those that go on longest are the ones that have
+    not generalised, and a median of them alone would fall as others end.
+    """
     style.thin_lines(axes, steps, values, colour)
-    grid, median = median_over_runs(steps, values)
+    grid, median = median_over_runs(*held(steps, values))
     axes.plot(grid, median, color="#FFFFFF", linewidth=4, alpha=0.8, zorder=2)
     axes.plot(grid, median, color=colour, linewidth=2.2, linestyle=dashes, zorder=3)
 
@@ -92,6 +96,23 @@ def _distribution(axes: Axes, events: NDArray[np.float64], last: int, n_runs: in
     look: Any = {"xycoords": ("data", "axes fraction"), "va": "top", "fontsize": 7.5, "color": INK}
     side, shift = ("right", -5) if right else ("left", 5)
     note(axes, text, (median, 1), (shift, -2), ha=side, **look)
+
+
+def held(
+    steps: NDArray[np.int64], values: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The curves, each with its last value at every later step of the others: both [R, T + K].
+
+    Steps and values are [R, T], NaN where a run has no such checkpoint.
+    """
+    seen = np.isfinite(values)
+    rows = np.arange(len(values))
+    last = values.shape[1] - 1 - seen[:, ::-1].argmax(axis=1)
+    ended = np.where(seen.any(axis=1), steps[rows, last], np.iinfo(np.int64).max)
+    grid = np.unique(steps[seen])
+    grid = grid[grid > ended.min()]
+    after = np.where(grid > ended[:, None], values[rows, last][:, None], np.nan)
+    return np.hstack([steps, np.broadcast_to(grid, after.shape)]), np.hstack([values, after])
 
 
 def median_over_runs(

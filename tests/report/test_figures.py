@@ -24,7 +24,13 @@ from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.errors import InputError
 from gmb_hf.report import style
 from gmb_hf.report.answer import Answer, answer
-from gmb_hf.report.curves import align, grokking_curves, median_over_runs, scores_around_event
+from gmb_hf.report.curves import (
+    align,
+    grokking_curves,
+    held,
+    median_over_runs,
+    scores_around_event,
+)
 from gmb_hf.report.figures import (
     first_alarm,
     fpr_control,
@@ -335,3 +341,14 @@ def test_names_and_rates_are_short() -> None:
     assert shorten("  two\nlines ", 20) == "two lines"
     assert shorten("", 9) == "(no name)"
     assert [rate_text(value) for value in (0.05, 1.0, 0.0, 0.125)] == [".05", "1", "0", ".125"]
+
+
+def test_a_run_that_has_ended_counts_with_its_last_value():
+    """Without that the median of runs of which those that generalise end early falls to chance."""
+    steps = np.array([[0, 10, 20, 30], [0, 10, 0, 0], [0, 10, 20, 0]])
+    values = np.array([[0.0, 0.1, 0.2, 0.3], [0, 1, np.nan, np.nan], [0, 0.5, 1, np.nan]])
+    grid, median = median_over_runs(*held(steps, values))
+    assert grid.tolist() == [0, 10, 20, 30]
+    assert median.tolist() == [0, 0.5, 1, 1]
+    same_length = steps[:1].repeat(3, axis=0), values[:1].repeat(3, axis=0)
+    assert all(np.array_equal(*pair) for pair in zip(held(*same_length), same_length, strict=True))
