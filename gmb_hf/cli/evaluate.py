@@ -101,7 +101,14 @@ def evaluate(
     from gmb_hf.design.design import Design
     from gmb_hf.design.lock import Lock, looks_path
     from gmb_hf.hub.locks import publication_sentence, with_publication
-    from gmb_hf.hub.panels import EXPLORE, HELD_OUT, named, refuse_worn_out, with_ledger
+    from gmb_hf.hub.panels import (
+        EXPLORE,
+        HELD_OUT,
+        named,
+        naming_panels,
+        refuse_worn_out,
+        with_ledger,
+    )
     from gmb_hf.hub.sources import part_of, read_runs
     from gmb_hf.report.answer import answer
     from gmb_hf.report.report import publish, refuse_others
@@ -125,7 +132,8 @@ def evaluate(
             show.say(f"{aside} runs were set aside: they are not declared as held out.")
         refuse_worn_out(log, locked)
         with show.counting("judging", len(locked.x_lock.candidates)) as done:
-            judged = evaluate_lock(locked, part, transfer=transfer, on_done=done)
+            with naming_panels(log):
+                judged = evaluate_lock(locked, part, transfer=transfer, on_done=done)
             evaluation = with_publication(with_ledger(judged))
         following = show.command("lock", "--explain", lock=lock)
     else:
@@ -162,7 +170,7 @@ def evaluate(
         try:
             fixed = Design.of(design) if panel is None else panel.design().replace(**design)
             count = len({*controls_of(log), *(candidate.name for candidate in fixed.candidates)})
-            with show.counting("judging", count) as done:
+            with naming_panels(log), show.counting("judging", count) as done:
                 evaluation = evaluate_runs(fixed, log, explore=earlier, on_done=done)
         except InputError as error:
             raise error.reworded(options.in_options(str(error))) from error

@@ -141,6 +141,7 @@ def _prepare(
 ) -> tuple[Prepared, int]:
     """Explore runs by the design of a file, a preset or the logs, and how many were set aside."""
     from gmb_hf.benchmark.prepare import prepare
+    from gmb_hf.hub.panels import naming_panels
     from gmb_hf.hub.sources import design_for, part_of, read_runs
 
     log = read_runs(given)
@@ -150,6 +151,7 @@ def _prepare(
     part, aside = part_of(log, design, "explore")
     if aside:
         show.say(f"{aside} runs were set aside: they are held out, or not declared.")
-    prepared = prepare(part, design)
+    with naming_panels(log):
+        prepared = prepare(part, design)
     show.notes(prepared.left_out)
     return prepared, aside

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+import pyarrow.parquet as pq
 from pydantic import Field
 
 from gmb_hf._version import __version__
@@ -289,6 +291,11 @@ class FrozenPanel:
         return {part: paths[0] for part, paths in self.card.shards(self.name).items()}
 
     @property
+    def columns(self) -> set[str]:
+        """Those that every part has."""
+        return set.intersection(*(set(pq.read_schema(path).names) for path in self.parts.values()))
+
+    @property
     def source(self) -> dict[str, str]:
         """How logs, locks and results name it."""
         about = {"repo": f"{PREFIX}{self.name}", "revision": self.entry.version}
@@ -387,6 +394,25 @@ def panel_of(log: RunLog) -> FrozenPanel | None:
     if len(found) != 1 or not found[0].startswith(PREFIX):
         return None
     return FrozenPanel.find(found[0].removeprefix(PREFIX))
+
+
+@contextmanager
+def naming_panels(log: RunLog) -> Iterator[None]:
+    """Where runs of a panel lack a column, say which panels have it; other errors pass as they are.
+
+    Raises:
+        InputError: that error, with the panels in its message.
+    """
+    try:
+        yield
+    except InputError as error:
+        column = error.location.get("column")
+        if error.code != "missing_column" or panel_of(log) is None:
+            raise
+        found = [FrozenPanel.find(name) for name in here()]
+        having = [panel.name for panel in found if column in panel.columns]
+        said = f"panels that have it: {', '.join(having)}" if having else "no panel here has it"
+        raise error.reworded(f"{error}; {said}") from error
 
 
 # Making one.

@@ -231,6 +231,18 @@ def test_the_shape_of_curves_by_hand() -> None:
     assert (summary["memorised"], summary["reach_half"], summary["spread"]) == (0.5, 0.5, 1.0)
 
 
+def test_a_column_that_a_panel_lacks_is_said_to_be_in_which_one(
+    panel: FrozenPanel, commands: Terminal, explore_log: RunLog, design: Design
+) -> None:
+    judging = ("evaluate", "--runs", f"panel:{NAME}", "--score", "effective_rank")
+    message = commands.refused(*judging)
+    assert "column 'effective_rank' missing" in message
+    assert message.endswith("; no panel here has it")
+    other = Recipe("other", "Has it more", lambda: preset("smoke"))
+    panels.freeze(other, {"explore": explore_log}, design, Path("panels/other"), command="by hand")
+    assert commands.refused(*judging).endswith("; panels that have it: other")
+
+
 PANELS = Path(__file__).resolve().parents[2] / panels.FOLDER
 """Those that the repository holds."""
 
