@@ -306,6 +306,8 @@ class Results(OpenSection):
                 return cls.model_validate(twin)
         data = load_results(path)
         found = data.get("schema_version") if isinstance(data, dict) else None
+        if found is None:
+            raise InputError(f"{path}: is no results file: it has no schema_version")
         if found != "v0.4":
             raise InputError(f"{path}: schema_version is {found!r}, this version reads 'v0.4' only")
         checked = cls.check(data)

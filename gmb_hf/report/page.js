@@ -195,7 +195,7 @@ const percent = (value) => (missing(value) ? "–" : `${Math.round(100 * value)}
 const rate = (value) => (missing(value) ? "–" : value.toFixed(3));
 const count = (value) => (missing(value) ? "–" : Math.round(value).toLocaleString("en-US"));
 const chance = (value) => (missing(value) ? "–" : value < 0.001 ? "<0.001" : value.toFixed(3));
-const precise = (value) => (missing(value) ? "none" : String(Number(value.toPrecision(4))));
+const precise = (value) => (missing(value) ? "–" : String(Number(value.toPrecision(4))));
 const between = (pair, show) => (pair ? ` [${show(pair[0])}, ${show(pair[1])}]` : "");
 
 // An opened score.
@@ -229,16 +229,15 @@ function opened(score, page, width) {
 
 function about(score) {
   const robust = score.robustness;
-  const parts = [`Class ${score.kind}`];
-  if (score.family) parts.push(`family ${score.family}`);
+  const parts = [score.family ? `${score.kind}, of the family ${score.family}` : score.kind];
   parts.push(`AUC ${rate(score.auc)}, average precision ${rate(score.ap)}`);
   if (!missing(robust.members)) {
-    parts.push(`${count(robust.members)} small changes flip its label in ${percent(robust.flipped)}` +
+    parts.push(`its label flips in ${percent(robust.flipped)} of ${count(robust.members)} small changes` +
       (robust.notes ? ` (${robust.notes})` : ""));
   }
   if (!missing(score.support)) parts.push(`effective support ${precise(score.support)}, ties ${percent(score.ties)}`);
   if (score.comments) parts.push(score.comments);
-  return `${parts.join(". ")}.`;
+  return `More: ${parts.join("; ")}.`;
 }
 
 function folded(title, make) {
@@ -252,7 +251,7 @@ function grid(caption, heads, lines, left = []) {
   const head = heads.map((text, column) => element("th", { scope: "col", ...classed(column) }, text));
   const body = lines.map((line) => element("tr", {}, ...line.map((text, column) =>
     element("td", classed(column), text))));
-  return element("div", { class: "scroll", role: "region", "aria-label": caption, tabindex: "0" },
+  return element("div", { class: "scroll", role: "group", "aria-label": caption, tabindex: "0" },
     element("table", { class: "small" }, element("caption", {}, caption),
       element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body)));
 }
@@ -267,7 +266,7 @@ const budgetLine = (at) => [
   missing(at.leads[1]) ? "–" : `${count(at.leads[1])} to ${count(at.leads[3])}`,
   at.state,
 ];
-const BUDGET_HEADS = ["threshold", "runs falsely alarmed", "warned of", "in time", "missed", "median lead", "middle half", "budget"];
+const BUDGET_HEADS = ["threshold", "runs falsely alarmed", "warned of", "in time", "missed", "median lead", "middle half", "budget kept"];
 
 function tables(score) {
   const found = [];
@@ -300,7 +299,7 @@ function tables(score) {
 // Charts.
 
 function card(title, chart, caption, ...more) {
-  const figure = element("figure", { class: "card" }, element("h4", {}, title));
+  const figure = element("figure", { class: "card" }, element("h3", {}, title));
   chart.setAttribute("role", "img");
   chart.setAttribute("aria-label", `${title}. ${caption}`);
   figure.append(chart, element("figcaption", {}, caption), ...more);

@@ -22,6 +22,7 @@ from markupsafe import Markup
 from gmb_hf._version import __version__
 from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord
 from gmb_hf.benchmark.nulls import NULLS
+from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.results import EventRecord, Results, definition_of_done
 from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
@@ -236,6 +237,7 @@ class _Bars(NamedTuple):
     zero: float
     budget: float | None
     outcomes: list[tuple[str, str]]
+    blind: str  # what the black marks are; "" without any
     groups: list[tuple[str, list[_Bar], list[_Bar]]]
 
 
@@ -308,6 +310,7 @@ def _bars(found: Answer) -> _Bars:
         most = len(bars) if len(bars) <= most + 1 else most
         if bars:
             groups.append((heading, bars[:most], bars[most:]))
+    marked = any(one.blind is not None for _, *both in groups for bars in both for one in bars)
     ticks = [tick for tick in range(-100, 101, 20) if tick >= low]
     seen = [name for name in _OUTCOMES if any(one.get(name) for one in shares.values())]
     return _Bars(
@@ -315,6 +318,7 @@ def _bars(found: Answer) -> _Bars:
         scale * -low,
         None if budget is None else scale * (-budget - low),
         [(name, _OUTCOMES[name]) for name in seen],
+        ("by chance" if budget is None else "if blind") if marked else "",
         groups,
     )
 
@@ -373,11 +377,15 @@ def _columns(found: Answer) -> list[_Column]:
 
     lead = "steps from the first alarm to t*, median over the events warned of"
     adjusted = "probability of so many by a blind alarm, adjusted over all scores"
-    ranking = _Column("AUC", "how well it ranks windows", lambda item: item.layer_A.auc)
+    ranking = _Column(
+        "AUC",
+        "how well it ranks the windows before an event above all others",
+        lambda item: item.layer_A.auc,
+    )
     if found.budget is None:
         return [
             _Column("score", "", shown_name, numeric=False),
-            _Column("label", "one of five", found.label, numeric=False),
+            _Column("label", "by windows, see below", _label_rank(found.label), numeric=False),
             _Column(
                 "false alarms",
                 f"share of windows far before an event; target {found.target:g}",
@@ -395,7 +403,7 @@ def _columns(found: Answer) -> list[_Column]:
         ]
     return [
         _Column("score", "", shown_name, numeric=False),
-        _Column("label by runs", "decides", label_of, numeric=False),
+        _Column("label by runs", "the one that decides", _label_rank(label_of), numeric=False),
         _Column("warned of", "share of events, early or in time", at("warned")),
         _Column("in time", "share of events, within the horizon", at("timely")),
         _Column(
@@ -409,8 +417,18 @@ def _columns(found: Answer) -> list[_Column]:
         _Column("lead", lead, at("lead_median")),
         _Column("p", adjusted, lambda item: follow(item.x_first_alarm, "p_adjusted")),
         ranking,
-        _Column("label by windows", "ranks only", lambda item: item.label, numeric=False),
+        _Column(
+            "label by windows",
+            "the specification's, which ranks and does not decide",
+            _label_rank(lambda item: item.label),
+            numeric=False,
+        ),
     ]
+
+
+def _label_rank(label: Callable[[IndicatorRecord], str]) -> Callable[[IndicatorRecord], str]:
+    """Labels are sorted in the order of `LABELS`, not by their letters."""
+    return lambda item: str(LABELS.index(label(item)))
 
 
 def _rows(found: Answer) -> list[_Row]:
@@ -559,7 +577,7 @@ def _score(
             "members": robust.family_size,
             "passed": robust.pass_rate,
             "flipped": robust.label_flip_rate,
-            "notes": one_line(robust.sensitivity_notes),
+            "notes": one_line(robust.sensitivity_notes).replace("label ", "label; "),
         },
         "auc": item.layer_A.auc,
         "ap": item.layer_A.ap,

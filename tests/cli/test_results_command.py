@@ -161,3 +161,43 @@ def test_our_own_evaluation_validates_and_compares(small_csv: Path):
     done = gmb("results", "compare", "results/results.yaml", "results/results.yaml")
     assert "0 of 4 indicators differ" in done.out
     assert "Comparable: the same judged data" in done.out
+
+
+class TestReport:
+    def test_a_page_again_without_the_logs(self):
+        Path("theirs.yaml").write_text(EXAMPLE)
+        done = gmb("report", "theirs.yaml")
+        assert done.code == 0, done
+        assert "wrote   report.html" in done.out
+        assert done.next_command == "gmb results validate theirs.yaml"
+        assert "EXAMPLE_v0.4" in Path("report.html").read_text(encoding="utf-8")
+        done = gmb("report", "theirs.yaml", "--out", "deep/page.html")
+        assert done.code == 0, done
+        assert Path("deep/page.html").read_bytes() == Path("report.html").read_bytes()
+
+    def test_the_folder_of_results_is_enough(self):
+        Path("found").mkdir()
+        Path("found/results.yaml").write_text(EXAMPLE)
+        assert gmb("report", "found").next_command == "gmb results validate found/results.yaml"
+        assert Path("found/report.html").is_file()
+
+    @pytest.mark.parametrize(
+        ("source", "out", "message"),
+        [
+            ("gone.yaml", "x.html", "error: gone.yaml: there is no such file"),
+            ("folder", "x.html", "error: folder: holds no results.yaml; name a results file"),
+            ("lock.yaml", "x.html", "lock.yaml: is no results file: it has no schema_version"),
+            ("newer.yaml", "x.html", "schema_version is 'v0.5', this version reads 'v0.4' only"),
+            ("image.yaml", "x.html", "image.yaml: is not UTF-8 text (byte 0)"),
+            ("theirs.yaml", "x.pdf", "--out x.pdf: the report is a page; end its name in .html"),
+            ("theirs.yaml", "lock.yaml/x.html", "could not be written: a file with this name"),
+        ],
+    )
+    def test_bad_input_is_one_line(self, source: str, out: str, message: str):
+        Path("folder").mkdir()
+        Path("lock.yaml").write_text("seed: 1\n")
+        Path("newer.yaml").write_text(EXAMPLE.replace("v0.4", "v0.5"))
+        Path("image.yaml").write_bytes(b"\x89PNG\r\n")
+        Path("theirs.yaml").write_text(EXAMPLE)
+        assert message in refused("report", source, "--out", out)
+        assert not Path("x.html").exists()
