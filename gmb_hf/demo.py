@@ -1,6 +1,6 @@
 """The demo: a frozen panel is judged, then fresh runs are trained and watched with what passed.
 
-OUT/quick-29/             explore.csv, lock.yaml, results.yaml, report.md, tables/, figures/
+OUT/quick-29/             explore.csv, lock.yaml, results.yaml, report.*, tables/, figures/
 OUT/fresh/logs/           the run logs of the fresh seeds
 OUT/tables/watched.*      a row for each fresh run: its alarm, its event, how far ahead
 OUT/figures/watched.*     their curves with both marked

@@ -1,6 +1,6 @@
 """The trial: every signal on every panel, thresholds frozen on explore runs, judged once by runs.
 
-    OUT/PANEL/                explore.csv, lock.yaml, results.yaml, report.md, tables/, figures/
+    OUT/PANEL/                explore.csv, lock.yaml, results.yaml, report.*, tables/, figures/
     OUT/transfer/A-on-B/      the held-out runs of panel B by the lock of panel A: results.yaml
     OUT/tables/trial.*        a row for each signal and panel; transfer.*: for each two panels
     OUT/figures/trial.*       signals by panels
