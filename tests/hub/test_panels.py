@@ -236,7 +236,7 @@ def test_a_column_that_a_panel_lacks_is_said_to_be_in_which_one(
 ) -> None:
     judging = ("evaluate", "--runs", f"panel:{NAME}", "--score", "effective_rank")
     message = commands.refused(*judging)
-    assert "column 'effective_rank' missing" in message
+    assert "column 'unembedding_rank' missing" in message
     assert message.endswith("; no panel here has it")
     other = Recipe("other", "Has it more", lambda: preset("smoke"))
     panels.freeze(other, {"explore": explore_log}, design, Path("panels/other"), command="by hand")
