@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shlex
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +62,7 @@ def run(
     jobs: int | None = 1,
     figures: bool = True,
     counting: Counting | None = None,
+    track: Sequence[str] = (),
 ) -> Finished:
     """Do the main job in the folder `out`; what an earlier start finished is not done again.
 
@@ -71,6 +72,7 @@ def run(
         jobs: how many groups of seeds are trained at a time, as in `train_stacked`.
         figures: whether to draw figures/ and those of the model card.
         counting: shows progress; nothing is shown without it.
+        track: trackers that the training is logged to, as in `train_seeds`.
 
     Raises:
         InputError: the folder belongs to another config or design, the design is unsound, or the
@@ -91,6 +93,7 @@ def run(
         folder,
         device=device,
         jobs=jobs,
+        track=track,
         # Log files written by an earlier version have no model beside them.
         keep=[shown] if place.is_dir() or shown not in finished_seeds(folder) else (),
     )

@@ -32,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--engine", choices=("stacked", "single"), default="stacked")
     parser.add_argument("--cpu", action="store_true", help="train on the CPU")
     parser.add_argument("--data", help="the task's rows from the Hub: ORG/NAME@REV")
+    parser.add_argument("--track", action="append", default=[], metavar="TRACKER")
     options = parser.parse_args(arguments)
 
     from gmb_hf.hub.sources import data_source
@@ -49,6 +50,7 @@ def main(arguments: list[str] | None = None) -> int:
             engine=options.engine,
             cpu=options.cpu,
             about=data_source(options.data, config.task) if options.data else {},
+            track=options.track,
         )
         if paths:
             print("\n".join(str(path) for path in paths))
@@ -65,11 +67,14 @@ def train(
     engine: str,
     cpu: bool,
     about: Mapping[str, Any],
+    track: Sequence[str] = (),
 ) -> list[Path]:
     """Train this process's part; the files of all logs so far on the main process, else none."""
     from gmb_hf.training import seeds as training
-    from gmb_hf.training.launch import Bar, make_accelerator, own_share
+    from gmb_hf.training.launch import Bar, Listener, make_accelerator, own_share
+    from gmb_hf.training.tracking import SeedTracking, Tracking, installed
 
+    present, notes = installed(track)
     accelerator = make_accelerator(cpu=cpu)
     main_process = accelerator.is_main_process
     if engine == "stacked":
@@ -77,8 +82,18 @@ def train(
     done = len(set(seeds) & training.finished_seeds(out))
     steps = config.training.steps
     # One bar is enough for a terminal; the other processes train alike.
-    shown = Bar(len(seeds) * steps, done * steps) if main_process else contextlib.nullcontext()
-    with shown as bar:
+    shown = (
+        Bar(len(seeds) * steps, done * steps)
+        if main_process
+        else contextlib.nullcontext(Listener())
+    )
+    for note in notes if main_process else ():
+        print(f"note: {note}", file=sys.stderr)
+    if engine == "single" and not main_process:
+        present = []  # every process trains the same seeds
+    project: Any = {"project": "gmb-train", "config": config.training_identity()}
+    with shown as heard, Tracking(present, out, **project) as tracking:
+        bar = SeedTracking(tracking, heard) if present else heard
         if engine == "single":
             given: Any = {"accelerator": accelerator, "about": about}
             paths = training.train_single(config, seeds, out, listener=bar, **given)

@@ -29,6 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seeds", default="1337", help="e.g. 1337,42,7; one model each")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--cpu", action="store_true", help="train on the CPU")
+    parser.add_argument("--track", action="append", default=[], metavar="TRACKER")
     options = parser.parse_args(arguments)
 
     from gmb_hf.training.launch import exit_code
@@ -43,7 +44,8 @@ def train(options: argparse.Namespace) -> None:
     from gmb_hf.language.train import LossBar
     from gmb_hf.tasks.text import read_sources
     from gmb_hf.training.config import parse_seeds
-    from gmb_hf.training.launch import make_accelerator
+    from gmb_hf.training.launch import Listener, make_accelerator
+    from gmb_hf.training.tracking import SeedTracking, Tracking, installed
 
     config = language_preset(options.preset).changed(options.set)
     seeds = parse_seeds(options.seeds)
@@ -54,6 +56,7 @@ def train(options: argparse.Namespace) -> None:
         if options.test_text
         else ()
     )
+    present, notes = installed(options.track)
     training = config.training
     accelerator = make_accelerator(
         cpu=options.cpu,
@@ -65,9 +68,15 @@ def train(options: argparse.Namespace) -> None:
     shown = (
         LossBar(each * len(seeds), each * done)
         if accelerator.is_main_process
-        else contextlib.nullcontext()
+        else contextlib.nullcontext(Listener())
     )
-    with shown as bar:
+    if not accelerator.is_main_process:
+        present = []  # every process trains the same seeds
+    for note in notes if accelerator.is_main_process else ():
+        print(f"note: {note}", file=sys.stderr)
+    project = {"project": "gmb-language", "config": config.identity()}
+    with shown as heard, Tracking(present, options.out, **project) as tracking:
+        bar = SeedTracking(tracking, heard) if present else heard
         folders = language_training.train(
             config,
             seeds,

@@ -42,6 +42,9 @@ Changes = Annotated[list[str] | None, option("Change a field: training.lr=3e-3."
 Jobs = Annotated[
     int | None, option("Groups of seeds trained at a time; on a CPU one a core if not given.")
 ]
+Track = Annotated[
+    list[str] | None, option("tensorboard, trackio or wandb; several are possible.", "--track")
+]
 Device = Annotated[str, option("auto, cpu or cuda.")]
 Repo = Annotated[str, argument("Repository of the Hub.", metavar="ORG/NAME")]
 Answer = Annotated[Path | None, option("Write the answer; by default it is only printed.", "--out")]

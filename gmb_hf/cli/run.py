@@ -28,6 +28,7 @@ def run(
     device: Device = "auto",
     jobs: Jobs = None,
     figures: Figures = True,
+    track: options.Track = None,
 ) -> None:
     """Train, explore, lock, evaluate and report; the same command goes on where it stopped."""
     from gmb_hf.run import run as run_all
@@ -38,7 +39,13 @@ def run(
     options.check_event(context, fields.get("event_type", config.benchmark.design().event_type))
     config = config.judged_by(**fields)
     finished = run_all(
-        config, out, device=device, jobs=jobs, figures=figures, counting=show.counting
+        config,
+        out,
+        device=device,
+        jobs=jobs,
+        figures=figures,
+        counting=show.counting,
+        track=show.trackers(track),
     )
     show.verdicts(finished.evaluation.results, out / "report.md")
     show.checklist(finished.evaluation.results, out)
@@ -68,6 +75,7 @@ def train(
     save_models: Annotated[
         str | None, option("Keep the models of these seeds, e.g. 0:4, in OUT/models.")
     ] = None,
+    track: options.Track = None,
 ) -> None:
     """Train many seeds of a preset and log what happens inside them."""
     from gmb_hf.hub.sources import data_source
@@ -87,6 +95,7 @@ def train(
         from gmb_hf.training.seeds import train_seeds
 
         given |= {"engine": engine, "device": device, "jobs": jobs}
+        given |= {"track": show.trackers(track)}
         paths = train_seeds(config, wanted, out, **given)
     show.written(paths, following=show.command("explore", runs=out / "logs"))
 

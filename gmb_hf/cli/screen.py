@@ -109,6 +109,20 @@ def notes(texts: Iterable[str]) -> None:
         say(f"note: {text}")
 
 
+def trackers(given: Sequence[str] | None) -> list[str]:
+    """Those of `--track` that are installed; what is said of the others is printed at once.
+
+    `InputError` for one that is not known.
+    """
+    if not given:
+        return []
+    from gmb_hf.training.tracking import installed
+
+    present, missing = installed(given)
+    notes(missing)
+    return present
+
+
 def command(*words: object, **options: object) -> str:
     """A command to type next, quoted for a shell; options that are None are left out."""
     given = [(f"--{name}", value) for name, value in options.items() if value is not None]

@@ -66,9 +66,7 @@ def run(
     save_models: Annotated[
         str, option("Keep models after the last phase, after all, or none.")
     ] = "last",
-    track: Annotated[
-        list[str] | None, option("tensorboard, trackio or wandb; several are possible.")
-    ] = None,
+    track: options.Track = None,
     jobs: options.Jobs = None,
     device: Device = "auto",
     figures: Figures = True,
@@ -86,7 +84,7 @@ def run(
         out,
         device=device,
         save_models=save_models,
-        track=track or [],
+        track=screen.trackers(track),
         jobs=jobs,
         figures=figures,
     )

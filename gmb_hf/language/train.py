@@ -315,7 +315,7 @@ def _train_seed(
             if config.consistency.prompts:
                 row |= self_consistency(model, corpus.test, config.consistency, accelerator)
             log.add(step, row)
-            listener.measured([seed], row)
+            listener.measured([seed], {**row, "step": step})
             if accelerator.is_main_process:
                 _write_log(config, seed, log, corpus, folder)
             if training.keep_every and step % training.keep_every == 0:

@@ -37,6 +37,7 @@ from gmb_hf.files import clear_os_errors
 from gmb_hf.monitor.monitor import AlarmMonitor, read_state, write_state
 from gmb_hf.monitor.observe import Extra, ModelObserver, Parts
 from gmb_hf.monitor.reading import Reading, State, Unit
+from gmb_hf.training.tracking import Tracking, installed
 
 Action = Literal["log", "checkpoint", "pause", "stop"]
 ACTIONS: tuple[str, ...] = get_args(Action)
@@ -51,6 +52,8 @@ _THEN = {
 LOG_FILE = "gmb_monitor.jsonl"
 PREVIOUS_LOG = "gmb_monitor.previous.jsonl"
 STATE_FILE = "gmb_monitor.json"
+Track = Callable[[dict[str, float], int], object]
+"""Adds numbers at a step to a tracker."""
 _Made = TypeVar("_Made")
 logger = logging.getLogger(__name__)
 
@@ -93,6 +96,7 @@ class RunWatch:
         step: the latest checkpoint, on any process; None before the first.
         acted: the step of the alarm that was acted upon; None before.
         failed: why the monitor gave up; None while it works.
+        track: what is told every reading as numbers, with its step; None: nothing.
 
     Raises:
         InputError: the lock and the results do not let it act as asked, or an observable cannot be
@@ -125,6 +129,7 @@ class RunWatch:
         self.failed: str | None = None
         self._log: Path | None = None
         self._told: State | None = None
+        self.track: Track | None = None
 
     @property
     def state(self) -> State:
@@ -220,7 +225,29 @@ class RunWatch:
             self._log.replace(self._log.with_name(PREVIOUS_LOG))  # of another training
         row = {"step": step, **shown, "state": reading.state, "reason": reading.reason}
         self._append(row | ({"basis": "shown"} if self.monitor.transferred else {}))
+        self._tell(reading, numbers)
         return reading
+
+    def _tell(self, reading: Reading, numbers: Mapping[str, float]) -> None:
+        """Show a tracker the state, the scores and their thresholds, as far as they are finite.
+
+        A tracker that fails is told no more; the monitor works on.
+        """
+        if self.track is None:
+            return
+        told: dict[str, float] = {
+            **numbers,
+            **{f"{one.name}.threshold": one.threshold for one in reading.indicators},
+            "alarm": reading.state == "ALARM",
+            "abstain": reading.state == "ABSTAIN",
+        }
+        finite = {f"monitor/{name}": float(x) for name, x in told.items() if math.isfinite(x)}
+        try:
+            self.track(finite, reading.step)
+        except Exception as error:  # of a tracker: many kinds
+            self.track = None
+            reason = " ".join(str(error).split()) or type(error).__name__
+            logger.warning("the tracker failed, and is told no more: %s", reason)
 
     def _append(self, row: Mapping[str, Any]) -> None:
         if self._log is None:
@@ -267,6 +294,8 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
         lock, results: the lock and the held-out verdicts by it, or their files.
         options: as in `RunWatch`: action, on_alarm, heldout, train, parts, extra, act, show, unit,
             budget, target, system.
+        track: tensorboard, trackio or wandb, to which state, scores and thresholds go as well:
+            a run named `monitor` whose local files are in `trackers/` of the output folder.
 
     Attributes:
         watch: the monitor at work, with its `state`, its `last` reading and the step at which it
@@ -279,8 +308,14 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
         self,
         lock: Lock | str | Path,
         results: Results | str | Path | None,
+        *,
+        track: Sequence[str] = (),
         **options: Unpack[WatchOptions],
     ) -> None:
+        self._trackers, notes = installed(track)
+        for note in notes:
+            logger.warning("%s", note)
+        self._tracking: Tracking | None = None
         self.watch = RunWatch(lock, results, **options)
 
     def on_train_begin(
@@ -290,6 +325,8 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
         step = state.global_step
         if state.is_world_process_zero:
             self.watch.begin(Path(args.output_dir))
+            if self._trackers:
+                self._track(Path(args.output_dir))
             if step:
                 self.watch.resume(_state_path(args, step), step)
         if not step:
@@ -313,6 +350,19 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
         if state.is_world_process_zero:
             self.watch.keep(_state_path(args, state.global_step), state.global_step)
 
+    def on_train_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **given: Any
+    ) -> None:
+        """Close the trackers."""
+        if self._tracking is not None:
+            self._tracking.close()
+
+    def _track(self, folder: Path) -> None:
+        design = {"lock": self.watch.monitor.lock.hash}
+        tracking = Tracking(self._trackers, folder, project="gmb-monitor", config=design)
+        self._tracking = tracking
+        self.watch.track = lambda row, step: tracking.log(tracking.group, "monitor", step, row)
+
     def _check(self, state: TrainerState, control: TrainerControl, model: Any) -> None:
         if _agreed(self.watch, model, state.global_step, main=state.is_world_process_zero):
             control.should_save |= self.watch.action in _SAVES
@@ -322,7 +372,8 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
 class AcceleratedWatch:
     """Watches a training loop under Accelerate; `watch` is its short name.
 
-    Its state is among what `accelerator.save_state` and `load_state` keep.
+    Its state is among what `accelerator.save_state` and `load_state` keep, and goes to the trackers
+    that `accelerator.init_trackers` has begun, under `monitor/`.
 
     Args:
         accelerator: of the loop.
@@ -351,6 +402,7 @@ class AcceleratedWatch:
         self._accelerator = accelerator
         self._model = accelerator.unwrap_model(model)
         self._folder = Path(folder)
+        self.watch.track = lambda row, step: accelerator.log(row, step=step)
         if accelerator.is_main_process:
             self.watch.begin(self._folder)
         accelerator.register_for_checkpointing(self)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,13 +27,12 @@ from gmb_hf.sequential.report import sequential_report
 from gmb_hf.sequential.summary import RetentionSummary
 from gmb_hf.sequential.train import Phases, TaskResult, check_fits, evaluate_model, model_shape
 from gmb_hf.training import launch
-from gmb_hf.training.checkpoints import group_name, load_model, save_model
+from gmb_hf.training.checkpoints import load_model, save_model
+from gmb_hf.training.tracking import Tracking, installed
 from gmb_hf.training.variants import Variant, parse_variant
 
 SAVE_EVERY_SECONDS = 15.0
 SAVE_MODELS = ("last", "all", "none")
-TRACKERS = ("tensorboard", "trackio", "wandb")
-PROJECT = "gmb-sequential"
 
 
 class Callback:
@@ -89,71 +87,53 @@ class PhaseBar(launch.TrainingBar):
     shown = "beginning"
 
 
-def installed(trackers: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The trackers that are installed, and a note on each of the others known.
-
-    `InputError` for one that is not known; the nearest is named.
-    """
-    names = [choose("tracker", name, TRACKERS, where="--track") for name in dict.fromkeys(trackers)]
-    present = [name for name in names if find_spec(name) is not None]
-    missing = [f"{name}: {name} is not installed" for name in names if name not in present]
-    return present, [f"--track {note}; training goes on without it" for note in missing]
-
-
 class TrackerCallback(Callback):
-    """Logs learning curves and matrices to those of Accelerate's trackers that are installed.
+    """Logs each phase of each sequence to a run of trackers: its curves, and the matrix after it.
 
-    Local trackers write to `trackers/` in the run's folder; `cpu` is as in its training.
+    `trackers` are installed ones; local files go to `trackers/` in the run's folder.
     """
 
-    def __init__(self, trackers: Sequence[str], folder: Path, *, cpu: bool) -> None:
-        self._trackers, self._folder, self._cpu = list(trackers), folder, cpu
+    def __init__(self, trackers: Sequence[str], folder: Path) -> None:
+        self._trackers, self._folder = list(trackers), folder
 
     def began(self, phases: Phases, seed_steps: int) -> None:
-        """Open the group's run."""
-        name = f"{phases.variant.name}-{group_name(phases.seeds)}"
-        self._accelerator = Accelerator(
-            cpu=self._cpu, log_with=self._trackers, project_dir=self._folder / "trackers"
-        )
-        self._accelerator.init_trackers(
-            name if self._trackers == ["tensorboard"] else PROJECT,
-            config=_flat({"variant": phases.variant.name, **phases.config.design()}),
-            init_kwargs={"wandb": {"name": name}, "trackio": {"name": name}},
+        """Nothing is open before the first numbers."""
+        design = {"variant": phases.variant.name, **phases.config.design()}
+        self._tracking = Tracking(
+            self._trackers, self._folder, project="gmb-sequential", config=design
         )
 
     def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
         """Log the curves of every seed."""
-        self._log(phases, found)
+        self._log(phases, phases.phase, found)
 
     def evaluated(self, phases: Phases) -> None:
-        """Log the row of the matrix, means over the seeds and every seed's."""
-        for name, values in zip(("loss", "accuracy"), phases.matrix[-1], strict=True):
-            for column, task in zip(values.T, phases.config.suite.tasks, strict=True):
-                place = f"matrix_{name}/{task}"
-                self._log(phases, {place: column}, **{f"{place}/mean": float(column.mean())})
-
-    def _log(self, phases: Phases, found: Mapping[str, Any], **more: float) -> None:
-        by_seed = {
-            f"{column}/seed_{seed}": value
-            for column, values in found.items()
-            for seed, value in zip(phases.seeds, values.tolist(), strict=True)
+        """Log the row of the matrix of every seed, and close the runs of the phase."""
+        tasks = phases.config.suite.tasks
+        found = {
+            f"matrix_{name}/{task}": column
+            for name, values in zip(("loss", "accuracy"), phases.matrix[-1], strict=True)
+            for column, task in zip(values.T, tasks, strict=True)
         }
-        self._accelerator.log(more | by_seed, step=phases.model.step)
+        ended = phases.phase - 1
+        self._log(phases, ended, found)
+        for seed in phases.seeds:
+            self._tracking.close(*_tracked(phases, ended, seed))
+
+    def _log(self, phases: Phases, phase: int, found: Mapping[str, NDArray[np.float64]]) -> None:
+        for place, seed in enumerate(phases.seeds):
+            row = {name: float(values[place]) for name, values in found.items()}
+            self._tracking.log(*_tracked(phases, phase, seed), phases.model.step, row)
 
     def ended(self, phases: Phases) -> None:
-        """Close the group's run."""
-        self._accelerator.end_training()
+        """Close what is open."""
+        self._tracking.close()
 
 
-def _flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, int | float | str | bool]:
-    """Nested plain data as one level of `a.b: value`; tensorboard takes numbers and text alone."""
-    flat: dict[str, int | float | str | bool] = {}
-    for key, value in nested.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value if isinstance(value, (int, float, str)) else str(value)
-    return flat
+def _tracked(phases: Phases, phase: int, seed: int) -> tuple[str, str]:
+    """Group and run of a seed's phase, counted from 0; the run is named as in the logs."""
+    variant, task = phases.variant.name, phases.config.suite.tasks[phase]
+    return f"{variant}-seed_{seed}", f"{variant}-phase-{phase + 1}-{task}-seed_{seed}"
 
 
 def train_group(
@@ -184,7 +164,7 @@ def train_group(
     phases = Phases(config, variant, seeds, device=device)
     every = [*callbacks, *([ProgressCallback(tell)] if tell else [])]
     if trackers:
-        every.append(TrackerCallback(trackers, folder.path, cpu=device == "cpu"))
+        every.append(TrackerCallback(trackers, folder.path))
 
     def report(event: str, *about: Any) -> None:
         for one in every:

@@ -11,6 +11,7 @@ state disappears only then, so nothing is lost or done twice whenever the proces
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -49,6 +50,9 @@ from gmb_hf.training.folder import check_training, finished_seeds, log_paths, re
 from gmb_hf.training.observables import Observer, about_loops
 from gmb_hf.training.published import recorders
 from gmb_hf.training.recorders import under, within
+from gmb_hf.training.tracking import SeedTracking, Tracking, installed
+
+logger = logging.getLogger(__name__)
 
 
 class TrainingCallback:
@@ -411,6 +415,7 @@ def train_seeds(
     about: Mapping[str, Any] | None = None,
     keep: Sequence[int] = (),
     jobs: int | None = 1,
+    track: Sequence[str] = (),
 ) -> list[Path]:
     """Train what is missing in `out` and return the files of all logs; see `train_stacked`.
 
@@ -421,6 +426,7 @@ def train_seeds(
         about: what else decides the logs, e.g. where the data came from; it stands in their
             metadata and in the folder's config.
         keep: seeds whose models are kept.
+        track: trackers to log to, as in `tracking`; those that are not installed are left out.
 
     Raises:
         ValueError: the single engine takes no callbacks.
@@ -442,6 +448,7 @@ def train_seeds(
             "training.stop_after: what is measured here is measured until the last step; leave it "
             "out"
         )
+    present, notes = installed(track)
     launch.parallel_jobs(jobs, 1, chosen)  # a bad number is refused before the folder is touched
     folder, steps = Path(out), config.training.steps
     callbacks = callbacks or Callbacks()
@@ -450,7 +457,11 @@ def train_seeds(
     bar: Any = nullcontext(launch.Listener())
     if done < len(seeds):
         bar = launch.Bar(len(seeds) * steps, done * steps)
-    with bar as listener:
+    for note in notes:
+        logger.warning("%s", note)
+    about_runs: Any = {"project": "gmb-train", "config": config.training_identity()}
+    with bar as shown, Tracking(present, folder, **about_runs) as tracking:
+        listener = SeedTracking(tracking, shown) if present else shown
         given: Any = {"listener": listener, "keep": keep}
         if engine == "stacked":
             given |= {"device": chosen, "callbacks": callbacks, "jobs": jobs}

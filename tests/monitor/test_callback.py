@@ -12,6 +12,7 @@ import pytest
 import torch
 from accelerate import Accelerator
 from live_runs import GAIN, Replayed
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
 
 from gmb_hf import RunLog
@@ -140,6 +141,35 @@ def test_a_resumed_training_without_the_state_abstains(
     assert f"{STATE_FILE}: there is no such file" in caplog.text
 
 
+def test_its_state_goes_to_a_tracker(make: Any, replayed: Replayed, tmp_path: Path) -> None:
+    callback = make(track=["tensorboard"])
+    trainer(tmp_path / "out", replayed.alarm + 10, callback).train()
+    events = EventAccumulator(str(tmp_path / "out" / "trackers" / "out" / "monitor"))
+    events.Reload()
+    alarms = {event.step: event.value for event in events.Scalars("monitor/alarm")}
+    rows = {row["step"]: row for row in logged(tmp_path / "out")}
+    assert alarms == {step: float(row["state"] == "ALARM") for step, row in rows.items()}
+    assert 1.0 in alarms.values()
+    scores = {e.step: e.value for e in events.Scalars(f"monitor/{GAIN}.score")}
+    expected = {step: row[f"{GAIN}.score"] for step, row in rows.items()}
+    assert scores == pytest.approx({s: x for s, x in expected.items() if x is not None}, rel=1e-5)
+    assert events.Scalars(f"monitor/{GAIN}.threshold")
+
+
+def test_a_tracker_that_fails_leaves_the_monitor_at_work(
+    make: Any, replayed: Replayed, tmp_path: Path, caplog: Any
+) -> None:
+    def broken(numbers: Mapping[str, float], step: int) -> None:
+        raise OSError("no route")
+
+    callback = make()
+    callback.watch.track = broken
+    trainer(tmp_path, 25, callback).train()
+    assert callback.watch.failed is None
+    assert caplog.text.count("the tracker failed, and is told no more: no route") == 1
+    assert [row["step"] for row in logged(tmp_path)] == [0, 10, 20]
+
+
 def test_the_training_is_the_same_with_and_without_it(evaluated: Any, tmp_path: Path) -> None:
     everything = list(evaluated.lock.x_lock.candidates)
     callback = GMBCallback(
@@ -237,7 +267,13 @@ def test_a_loop_under_accelerate(
     caplog.set_level(logging.INFO)
 
     def begun() -> tuple[Accelerator, Any, Any, Any]:
-        accelerator = Accelerator(cpu=True, gradient_accumulation_steps=2)
+        accelerator = Accelerator(
+            cpu=True,
+            gradient_accumulation_steps=2,
+            log_with="tensorboard",
+            project_dir=tmp_path / "events",
+        )
+        accelerator.init_trackers("watched")
         model = tiny_model()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         model, optimizer = accelerator.prepare(model, optimizer)
@@ -270,6 +306,10 @@ def test_a_loop_under_accelerate(
     first = begun()
     assert first[3].step(0).state == "CLEAR"
     assert loop(*first, 0, 10**6) == replayed.alarm
+    first[0].end_training()
+    events = EventAccumulator(str(tmp_path / "events" / "watched"))
+    events.Reload()
+    assert events.Scalars("monitor/alarm")[-1].step == replayed.alarm
     saved = tmp_path / f"alarm-{replayed.alarm}"
     assert saved.is_dir()
     again = begun()
