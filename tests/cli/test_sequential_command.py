@@ -73,7 +73,7 @@ def test_a_checkpoint_without_its_run_is_asked_as_the_options_say(finished, tmp_
 
 
 def test_options_are_recorded_and_a_missing_tracker_stops_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("gmb_hf.sequential.run.find_spec", lambda name: None)
+    monkeypatch.setattr("gmb_hf.training.tracking.find_spec", lambda name: None)
     done = gmb(
         *RUN,
         "--order=sub,add",
@@ -92,6 +92,7 @@ def test_options_are_recorded_and_a_missing_tracker_stops_nothing(tmp_path, monk
     said = " ".join(done.out.split())
     assert "dense has 1 of at least 3 seeds" in said
     assert said.count("--track wandb: wandb is not installed; training goes on without it") == 1
+    assert "(pip install 'gmb-hf[wandb]')" in said
     design = yaml.safe_load((tmp_path / "sequential.yaml").read_text())["design"]
     assert design["suite"] == {
         "name": "modular",
