@@ -376,7 +376,9 @@ def _columns(found: Answer) -> list[_Column]:
         return lambda item: follow(getattr(item, method)(found.target), path)
 
     lead = "steps from the first alarm to t*, median over the events warned of"
-    adjusted = "probability of so many by a blind alarm, adjusted over all scores"
+    adjusted = "probability that {} warns of as many events, adjusted over all scores".format(
+        "chance" if found.budget is None else "a blind alarm"
+    )
     ranking = _Column(
         "AUC",
         "how well it ranks the windows before an event above all others",
