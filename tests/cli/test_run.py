@@ -83,7 +83,9 @@ class TestWhatARunLeaves:
             "lock.yaml",
             "lock.looks.yaml",
             "results.yaml",
+            "results.json",
             "report.md",
+            "report.html",
             "card/README.md",
             "card/training.png",
             "card/verdicts.png",
@@ -115,7 +117,8 @@ class TestWhatARunLeaves:
         assert any(line.startswith("clock ") for line in lines)
         written = [line.removeprefix("wrote   ") for line in lines if line.startswith("wrote")]
         assert written[0] == str(folder / "report.md")
-        assert written[1] == str(folder / "figures" / "first_alarm.png")
+        assert written[1] == str(folder / "report.html")
+        assert written[2] == str(folder / "figures" / "first_alarm.png")
         assert done.next_command == "gmb run --preset quick --out runs/quick"
 
     def test_the_linters_warnings_are_shown(self, smoke: Smoke):
