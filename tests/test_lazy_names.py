@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import configparser
 import importlib
+import inspect
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -137,3 +139,17 @@ def test_pyright_sees_types(snippet: Path):
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     kept = [line for line in done.stdout.splitlines() if " - warning: " not in line]
     held_against("\n".join(kept))
+
+
+def keywords(function: Callable[..., object]) -> set[str]:
+    """The names of a function's keyword-only arguments."""
+    parameters = inspect.signature(function).parameters.values()
+    return {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
+
+
+def test_what_is_passed_on_is_typed_in_full():
+    from gmb_hf.monitor.callback import AlarmMonitor, RunWatch, WatchOptions
+    from gmb_hf.runs.runlog import ReadOptions, RunLog
+
+    assert ReadOptions.__optional_keys__ == keywords(RunLog.read)
+    assert WatchOptions.__optional_keys__ == keywords(RunWatch) | keywords(AlarmMonitor)
