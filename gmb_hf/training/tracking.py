@@ -92,7 +92,9 @@ class _Run:
 def _trackio(run: TrackedRun) -> Writer:
     import trackio
 
-    said: Any = {"name": run.name, "group": run.group, "config": dict(run.config)}
+    # It knows a run by its name alone, and other folders have seeds of the same numbers.
+    name = f"{run.name}-{run.identity[:6]}"
+    said: Any = {"name": name, "group": run.group, "config": dict(run.config)}
     return _Run(trackio.init(project=run.project, resume="allow", embed=False, **said))
 
 

@@ -87,16 +87,19 @@ def test_runs_have_names_groups_and_the_same_identity_when_resumed(
     tell(10)
     tell(20)
     for module in recorders.values():
-        assert [given["name"] for given in module.begun] == ["seed_7", "seed_9"] * 2
+        names = [given["name"] for given in module.begun]
+        assert [name[:6] for name in names] == ["seed_7", "seed_9"] * 2
+        assert names[:2] == names[2:]
         assert {given["group"] for given in module.begun} == {"out"}
         assert {given["project"] for given in module.begun} == {"gmb-train"}
         assert {given["resume"] for given in module.begun} == {"allow"}
         assert module.begun[0]["config"] == {"model.width": 32}
-        assert module.finished == ["seed_7", "seed_9"] * 2
+        assert module.finished == names
         assert module.rows[:2] == [
-            ("seed_7", 10, {"loss": 0.5, "tokens": 3.0}),
-            ("seed_9", 10, {"tokens": 3.0}),
+            (names[0], 10, {"loss": 0.5, "tokens": 3.0}),
+            (names[1], 10, {"tokens": 3.0}),
         ]
+    assert len({given["name"] for given in recorders["trackio"].begun} - {"seed_7"}) == 2
     first, second, *resumed = [given["id"] for given in recorders["wandb"].begun]
     assert first != second
     assert resumed == [first, second]
