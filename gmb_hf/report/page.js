@@ -315,9 +315,13 @@ function ticks(from, to, most) {
   const raw = (to - from || 1) / most;
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = power * [1, 2, 2.5, 5, 10].find((one) => one * power >= raw);
+  const first = Math.ceil(from / step);
   const found = [];
-  for (let at = Math.ceil(from / step) * step; at <= to + step * 1e-9; at += step) found.push(Number(at.toPrecision(12)));
-  return found;
+  // Counted, since far from 0 a small step would lead nowhere.
+  for (let k = 0; k <= most && (first + k) * step <= to + step * 1e-9; k += 1) {
+    found.push(Number(((first + k) * step).toPrecision(12)));
+  }
+  return [...new Set(found)];
 }
 
 function canvas(width, height) {
@@ -417,6 +421,7 @@ function rateChart(score, page, width) {
   const box = { left: 48, right: w - 14, top: 28, bottom: 288 };
   const thresholds = every.map((at) => at.threshold);
   const spread = Math.max(...thresholds) - Math.min(...thresholds) || Math.abs(thresholds[0]) || 1;
+  if (!Number.isFinite(spread * 1.2)) return null; // farther apart than a number can say
   const from = Math.min(...thresholds) - spread * 0.08;
   const to = Math.max(...thresholds) + spread * 0.08;
   const most = Math.max(...every.map((at) => Math.max(at.interval ? at.interval[1] : 0, at.rate, at.target || at.budget)));

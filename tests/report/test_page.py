@@ -318,6 +318,14 @@ def browser() -> Iterator[Any]:
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of scores of every kind, some with names that are markup."""
     made = with_alarms(results([*list(NAMES)[-12:], "vei", *HOSTILE]))
+    items = {item.name: item for item in made.indicators}
+    for name, thresholds in EXTREME.items():
+        gate = items[name].layer_B
+        rows = zip(gate.achieved, thresholds, strict=True)
+        achieved = [row.model_copy(update={"x_threshold": value}) for row, value in rows]
+        gate = gate.model_copy(update={"achieved": tuple(achieved)})
+        items[name] = items[name].model_copy(update={"layer_B": gate})
+    made = made.model_copy(update={"indicators": tuple(items.values())})
     return write_page(made, tmp_path_factory.mktemp("page") / "report.html")
 
 
@@ -337,6 +345,12 @@ def opened(browser: Any, file: Path, request: pytest.FixtureRequest) -> Iterator
     context.close()
 
 
+EXTREME = {
+    "clock": (-1.7e308, 1.7e308, float("inf")),
+    "test_loss_drift": (1e17, 1e17 + 16, 1e17 + 32),
+    "held_out_loss": (0.0, 0.0, 5e-324),
+}
+"""Thresholds that a chart has to bear, by the score."""
 PHONE = {"viewport": {"width": 375, "height": 800}, "has_touch": True}
 DARK = {"color_scheme": "dark"}
 
@@ -406,6 +420,14 @@ def test_a_score_opens_to_its_curves(opened: Any):
         assert detail.locator("figure").first.locator("tbody tr").count() == 256
         button.click()
         assert not detail.is_visible()
+
+
+@pytest.mark.parametrize("name", EXTREME)
+def test_thresholds_as_far_apart_or_as_near_as_numbers_go(opened: Any, name: str):
+    opened.locator("tr.score").get_by_role("button", name=name, exact=True).click()
+    figures = opened.locator("tr.detail:visible figure")
+    assert figures.count() >= 3
+    assert "NaN" not in opened.locator("tr.detail:visible").inner_html()
 
 
 def test_a_link_opens_a_score(opened: Any, file: Path):
