@@ -20,6 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from gmb_hf._version import __version__
+from gmb_hf.benchmark.compat import settings_of
 from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord
 from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.records import LABELS
@@ -33,6 +34,8 @@ from gmb_hf.errors import InputError
 from gmb_hf.escape import number, one_line, percent
 from gmb_hf.files import write_text
 from gmb_hf.report.answer import (
+    BLIND_ALARM,
+    COMBINATION,
     GROUPS,
     KINDS,
     Answer,
@@ -187,10 +190,13 @@ def _lacking(results: Results, design: Design | None) -> Iterator[str]:
         )
     by_runs = [item.x_first_alarm for item in items if item.x_first_alarm is not None]
     if items and not by_runs:
-        yield "First alarms by runs (x_first_alarm): the answer is by windows."
+        yield (
+            "First alarms by runs (x_first_alarm), which protocol strict alone counts: the answer "
+            "is by windows."
+        )
     elif any(not first.alarm_steps for first in by_runs):
         yield "The first alarm of each run (alarm_steps): no alarm times against t*."
-    if design is None:
+    if design is None and settings_of(results) is None:
         yield "The design (x_prereg)."
     if source is None:
         yield "The environment and the fingerprints (x_provenance)."
@@ -237,7 +243,8 @@ class _Bars(NamedTuple):
     zero: float
     budget: float | None
     outcomes: list[tuple[str, str]]
-    blind: str  # what the black marks are; "" without any
+    blind: str  # what the black marks are
+    marked: bool  # whether there are any
     groups: list[tuple[str, list[_Bar], list[_Bar]]]
 
 
@@ -292,13 +299,14 @@ def _bars(found: Answer) -> _Bars:
             warned, blind = at.warned, hardest(at)
             whole = max(1, at.n_events + at.n_event_free)
             mark = None if blind is None else 100 * blind * at.n_events / whole
-        said = ", ".join(f"{_OUTCOMES[name]} {own[name]:.0f}" for name in own if own[name])
+        said = ", ".join(f"{words[name]} {own[name]:.0f}" for name in own if own[name])
         if at is not None and at.answer == "ABSTAIN":
             said = "abstains: no finite threshold keeps the budget"
         mark = None if mark is None else scale * (mark - low)
         may, texts = bool(item.x_alarm_eligible), (percent(warned), percent(blind))
         return _Bar(place, shown_name(item), may, parts, mark, texts[0], texts[1], said)
 
+    words = _OUTCOMES if budget is not None else {"timely": "warned of", "missed": "missed"}
     groups = []
     for kind, heading in _CLASSES.items():
         bars = [
@@ -317,8 +325,9 @@ def _bars(found: Answer) -> _Bars:
         [(scale * (tick - low), abs(tick)) for tick in ticks],
         scale * -low,
         None if budget is None else scale * (-budget - low),
-        [(name, _OUTCOMES[name]) for name in seen],
-        ("by chance" if budget is None else "if blind") if marked else "",
+        [(name, words[name]) for name in seen],
+        "by chance" if budget is None else "if blind",
+        marked,
         groups,
     )
 
@@ -363,7 +372,12 @@ def _point(item: IndicatorRecord, found: Answer) -> FirstAlarmPointRecord | None
 def _class_of(item: IndicatorRecord) -> str:
     """A key of `_CLASSES`."""
     kind = kind_of(item)
-    return _UNDECLARED if kind == "label-free" and item.x_sees_test_labels is None else kind
+    if kind in (BLIND_ALARM, COMBINATION):
+        return kind
+    # Somebody's own column may be called like an indicator, and be something else.
+    if item.x_sees_test_labels is None:
+        return _UNDECLARED
+    return "label-using" if item.x_sees_test_labels else kind
 
 
 def _columns(found: Answer) -> list[_Column]:

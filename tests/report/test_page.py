@@ -255,6 +255,17 @@ class TestOtherFiles:
         assert page.data["scores"][0]["leads"] == list(at.x_lead_times)
         assert page.data["by"] == "windows"
 
+    def test_a_column_of_ones_own_is_of_no_class_whatever_its_name(self, found: Results):
+        changes: dict[str, dict[str, Any]] = {
+            "embedding_gini": {"family": "external", "x_sees_test_labels": None},
+            "vei": {"family": "external", "x_sees_test_labels": True},
+        }
+        items = [one.model_copy(update=changes.get(one.name, {})) for one in found.indicators]
+        page = Page(render_page(found.model_copy(update={"indicators": tuple(items)})))
+        kinds = {score["name"]: score["kind"] for score in page.data["scores"]}
+        assert kinds["embedding_gini"] == "undeclared"
+        assert kinds["vei"] == "label-using"
+
     def test_a_newer_version_is_named(self, found: Results):
         assert found.x_provenance is not None
         newer = found.x_provenance.model_copy(update={"package_version": "99.1.0"})
