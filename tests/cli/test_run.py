@@ -92,6 +92,7 @@ class TestWhatARunLeaves:
             "models/seed_1000/config.json",
             "models/seed_1000/log.parquet",
             "models/seed_1000/model.safetensors",
+            "models/seed_1000/tokenizer.json",
         }
         tables = ("first_alarm", "other_events", "gate_summary", "utility_at_fpr", "robustness")
         expected |= {f"tables/{name}.{kind}" for name in tables for kind in ("csv", "md", "tex")}

@@ -18,6 +18,7 @@ import torch
 from accelerate.state import AcceleratorState
 from launched import together
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gmb_hf.errors import InputError
@@ -41,6 +42,7 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.text import TextFile
 from gmb_hf.training.ensemble import seeded_model
 from gmb_hf.training.launch import Listener, exit_code, make_accelerator
+from gmb_hf.training.tracking import SeedTracking, Tracking
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "trainers" / "train_language_model.py"
@@ -131,6 +133,17 @@ def test_its_card_tells_of_the_text_and_its_lines_run(whole: Any, tmp_path: Path
     with contextlib.redirect_stdout(printed):
         exec(text.split("```python\n")[1].split("\n```")[0], {})
     assert printed.getvalue().strip() == described.answered.strip()
+
+
+def test_its_losses_go_to_a_tracker(story: TextFile, tmp_path: Path):
+    out = tmp_path / "stories"
+    with Tracking(["tensorboard"], out, project="gmb-language", config={}) as tracking:
+        log, _ = trained(out, story, listener=SeedTracking(tracking, Listener()))
+    events = EventAccumulator(str(out / "trackers" / "stories" / "seed_3"))
+    events.Reload()
+    losses = {event.step: event.value for event in events.Scalars("test_loss")}
+    assert list(losses) == [0, 4, 8]
+    assert list(losses.values()) == pytest.approx(log.panel("test_loss").values[0].tolist())
 
 
 class Interrupting(Listener):
