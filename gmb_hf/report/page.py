@@ -12,7 +12,7 @@ import hashlib
 import importlib.resources
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -124,12 +124,13 @@ def render_page(
     )
     environment.filters["line"] = one_line
     environment.globals["in_words"] = in_words
+    scores = [_score(item, design, found, runs) for item in found.ranked]
     data = {
         "runs": [one._asdict() for one in runs],
         "design": _timing(design),
         "by": "windows" if found.budget is None else "runs",
         "locked": found.locked,
-        "scores": [_score(item, design, found, runs) for item in found.ranked],
+        "scores": scores,
     }
     return environment.get_template("page.html.j2").render(
         style=Markup(_resource("page.css")),
@@ -142,7 +143,7 @@ def render_page(
         subtitle=subtitle(results),
         note=note,
         next_command=next_command,
-        lacking=list(_lacking(results, design)),
+        lacking=[*_lacking(results, design), *_unsound(found, scores)],
         facts=list(_facts(results, found)),
         bars=_bars(found),
         columns=_columns(found),
@@ -202,6 +203,18 @@ def _lacking(results: Results, design: Design | None) -> Iterator[str]:
         yield "The environment and the fingerprints (x_provenance)."
     if items and all(not item.x_sentence and not sentence_of(item) for item in items):
         yield "The verdicts in a sentence (x_sentence)."
+
+
+def _unsound(found: Answer, scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Scores whose first alarms are held, but contradict the counts of their verdict."""
+    names = [
+        one_line(shown_name(item))
+        for item, score in zip(found.ranked, scores, strict=True)
+        if item.x_first_alarm and item.x_first_alarm.alarm_steps and score["alarms"] is None
+    ]
+    if names:
+        some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        yield f"First alarms that add up to the counts of the verdict: {some}."
 
 
 def _release(version: str) -> tuple[int, ...]:

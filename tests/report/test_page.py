@@ -179,7 +179,9 @@ class TestContent:
         turned = first.model_copy(update={"alarm_steps": (None,) * len(first.alarm_steps)})
         other = item.model_copy(update={"x_first_alarm": turned})
         changed = found.model_copy(update={"indicators": (other,)})
-        assert Page(render_page(changed)).data["scores"][0]["alarms"] is None
+        page = Page(render_page(changed))
+        assert page.data["scores"][0]["alarms"] is None
+        assert f"add up to the counts of the verdict: {item.name}." in page.text
 
     def test_headings_in_order_language_and_title(self, page: Page):
         levels = [int(name[1]) for name, _ in page.tags if re.fullmatch("h[1-6]", name)]
