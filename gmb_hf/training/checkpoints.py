@@ -65,8 +65,11 @@ class Rows:
         for name in self.values.keys() - found.keys():
             del self.values[name]
         self.steps.append(step)
-        for name, values in self.values.items():
-            values.append(found[name])
+        # In one array: a hundred small ones at each checkpoint, kept for hours, leave holes in the
+        # memory between the large ones that come and go.
+        block = np.array([found[name] for name in self.values], dtype=np.float64)
+        for values, row in zip(self.values.values(), block, strict=True):
+            values.append(row)
 
     def of(self, places: Sequence[int], until: int | None = None) -> Rows:
         """The rows of the seeds at some places, up to a step."""
