@@ -242,7 +242,8 @@ def train_group(
         last = observer.predictions
         states.save(rest, kept, rows.of(going), None if last is None else last[going])
         tell("advanced", -ensemble.step * len(going))
-    tell("advanced", (training.steps - ensemble.step) * len(over))
+    if ensemble.step < training.steps:
+        tell("advanced", (training.steps - ensemble.step) * len(over))
     callback.finish()
     path = write_log(log_of(over), [seeds[place] for place in over], folder)
     states.drop(seeds)
