@@ -33,7 +33,7 @@ def _each_plan_is_made_once() -> Iterator[None]:
     def remembered(design: Design, measured: Any = None, **assumed: Any) -> Any:
         if measured is not None:
             return plan_runs(design, measured, **assumed)
-        key = f"{design!r} {sorted(assumed.items())}"
+        key = f"{design.plain()} {sorted(assumed.items())}"
         if key not in made:
             made[key] = plan_runs(design, **assumed)
         return made[key]
