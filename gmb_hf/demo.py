@@ -236,7 +236,7 @@ def watched_curves(log: RunLog, metric: str, watched: Sequence[Watched]) -> Figu
 
 def _watched_curves(log: RunLog, metric: str, watched: Sequence[Watched]) -> Figure:
     columns = min(3, len(watched))
-    figure, axes = style.panel_grid(len(watched), columns, width=7.2, panel_height=1.6, head=0.42)
+    figure, axes = style.panel_grid(len(watched), columns, width=7.2, panel_height=1.75, head=0.55)
     panel = log.panel(metric)
     beside = log.panel("train_acc").values if "train_acc" in log.observables else None
     for place, (one, own) in enumerate(zip(watched, axes, strict=True)):
@@ -250,8 +250,8 @@ def _watched_curves(log: RunLog, metric: str, watched: Sequence[Watched]) -> Fig
         if one.event is not None:
             at = panel.values[place][panel.steps[place] == one.event]
             own.plot([one.event], at[:1], "o", color=style.INK, markersize=4)
-        ahead = f": {one.ahead:,} steps ahead" if one.ahead is not None else ""
-        own.set_title(f"{one.run}, {one.verdict}{ahead}", fontsize=8)
+        ahead = f", {one.ahead:,} steps ahead" if one.ahead is not None else ""
+        own.set_title(f"{style.shorten(one.run, 28)}\n{one.verdict}{ahead}", fontsize=7.5)
         own.set_ylim(-0.02, 1.03)
         style.rate_axis(own.yaxis)
         style.step_axis(own, "", ticks=4)
