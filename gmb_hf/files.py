@@ -13,13 +13,16 @@ import json
 import math
 import os
 import re
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
-from typing import IO, Any
+from typing import TYPE_CHECKING, Any
 
 from gmb_hf.errors import InputError, repeated
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",
@@ -65,6 +68,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
 
 
 _MARK = ".gmb-"  # in the names of temporary files and folders
+_HOLD = ".held"  # after the name of one: the lock of the process that works on it
 _swept: set[Path] = set()
 
 
@@ -72,36 +76,25 @@ _swept: set[Path] = set()
 def temporary_beside(target: Path, *, folder: bool = False) -> Iterator[Path]:
     """Yield an empty file or folder beside a target; removed afterwards where it is still there.
 
-    A killed process leaves its own. This process holds a lock of the operating system on it, and
-    the first write of a process into a folder removes those there that nobody holds.
+    A killed process leaves its own. This process holds a lock of the operating system on a file
+    beside it, and the first write of a process into a folder removes those there that nobody holds.
     """
-    import fcntl
-
     parent = target.parent.absolute()
     parent.mkdir(parents=True, exist_ok=True)
     if parent not in _swept:
         remove_strays(parent)
         _swept.add(parent)
-    naming: Any = {"prefix": f".{target.name}{_MARK}", "dir": target.parent}
-    while True:
-        if folder:
-            path = Path(tempfile.mkdtemp(**naming))
-        else:
-            handle, name = tempfile.mkstemp(suffix=target.suffix, **naming)
-            os.close(handle)
-            path = Path(name)
-        with contextlib.suppress(FileNotFoundError):
-            held = os.open(path, os.O_RDONLY)
-            with contextlib.suppress(OSError):  # a file system without locks, where none is removed
-                fcntl.flock(held, fcntl.LOCK_EX)
-            if path.exists():
-                break
-            os.close(held)  # removed by another process before it was held: once more
+    name = f".{target.name}{_MARK}{secrets.token_hex(4)}{'' if folder else target.suffix}"
+    path = target.parent / name
+    hold = _lock_on(_holder(path))
+    with contextlib.suppress(OSError):  # a file system without locks, where none is removed
+        hold.acquire(timeout=_PATIENCE)
     try:
+        path.mkdir(0o700) if folder else path.touch(0o600, exist_ok=False)
         yield path
     finally:
-        os.close(held)
         _remove(path)
+        _let_go(hold)
 
 
 @contextlib.contextmanager
@@ -119,16 +112,13 @@ def whole_folder(place: Path) -> Iterator[Path]:
 
 def remove_strays(folder: Path) -> None:
     """Remove what killed processes have left half written in a folder and in those inside it."""
-    import fcntl
-
-    for path in [*folder.glob(f".*{_MARK}*"), *folder.glob(f"*/.*{_MARK}*")]:
+    found = [*folder.glob(f".*{_MARK}*"), *folder.glob(f"*/.*{_MARK}*")]
+    for path in {path.with_name(path.name.removesuffix(_HOLD)) for path in found}:
+        hold = _lock_on(_holder(path))
         with contextlib.suppress(OSError):
-            held = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _remove(path)
-            finally:
-                os.close(held)
+            hold.acquire(blocking=False)
+            _remove(path)
+            _let_go(hold)
 
 
 def _remove(path: Path) -> None:
@@ -138,44 +128,60 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def claim(path: str | Path, taken: str) -> IO[str]:
+_PATIENCE = 1.0  # seconds in which a process that only looks at a lock gives it back
+
+
+def _holder(path: Path) -> Path:
+    return path.with_name(path.name + _HOLD)
+
+
+def _lock_on(path: Path) -> BaseFileLock:
+    from filelock import FileLock
+
+    return FileLock(path, thread_local=False)
+
+
+def _let_go(lock: BaseFileLock) -> None:
+    """Release a lock and remove its file: before, so that no other process holds what is removed.
+
+    Windows removes no file that is open, so there it goes afterwards.
+    """
+    file = Path(lock.lock_file)
+    with contextlib.suppress(OSError):
+        file.unlink(missing_ok=True)
+    lock.release()
+    if os.name == "nt":
+        with contextlib.suppress(OSError):
+            file.unlink(missing_ok=True)
+
+
+def claim(path: str | Path, taken: str, *, passing: bool = False) -> contextlib.ExitStack:
     """Claim a path, which need not exist, for this process alone, until what is returned is closed.
 
     It is a lock of the operating system on a file beside it, which ends with the process, however
-    that ends. `taken` is what to say where another process has it.
+    that ends. `taken` is what to say where another process has it; the file goes away with the
+    claim where `passing`.
 
     Raises:
         InputError: another process has claimed it, or the place cannot be written to.
     """
-    import fcntl
-
     place = Path(path)
+    lock = _lock_on(place.with_name(f".{place.name}.claim"))
     with clear_os_errors(place):
         place.parent.mkdir(parents=True, exist_ok=True)
-        held = place.with_name(f".{place.name}.claim").open("a", encoding="utf-8")
-    try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        held.close()
-        raise InputError(f"{path}: {taken}") from None
+        try:
+            # A process that is about to end may have removed the file: then it is made again.
+            lock.acquire(timeout=0.1, poll_interval=0.02)
+        except TimeoutError:
+            raise InputError(f"{path}: {taken}") from None
+    held = contextlib.ExitStack()
+    held.callback(*((_let_go, lock) if passing else (lock.release,)))
     return held
 
 
-@contextlib.contextmanager
-def claimed(path: str | Path, taken: str) -> Iterator[None]:
+def claimed(path: str | Path, taken: str) -> contextlib.ExitStack:
     """Claim a path as `claim` does, for a while; the file of the claim goes away afterwards."""
-    while True:
-        held = claim(path, taken)
-        file = Path(held.name)
-        # The process before this one may have removed the file that was opened here.
-        if file.exists() and os.path.samestat(os.fstat(held.fileno()), file.stat()):
-            break
-        held.close()
-    with held:
-        try:
-            yield
-        finally:
-            file.unlink(missing_ok=True)
+    return claim(path, taken, passing=True)
 
 
 def lies_inside(folder: Path, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gmb_hf import files
+from gmb_hf.errors import InputError
 from gmb_hf.files import remove_strays, whole_folder, write_text
 from gmb_hf.training.folder import check_config
 
@@ -37,8 +39,9 @@ def left() -> list[Path]:
 def stray() -> Path:
     killed = subprocess.run([sys.executable, "-c", KILLED], check=False)
     assert killed.returncode == -signal.SIGKILL
-    (path,) = left()
+    path, hold = sorted(left())
     assert path.name.startswith(".a.png.gmb-")
+    assert hold.name == f"{path.name}.held"
     return path
 
 
@@ -65,20 +68,42 @@ def test_what_a_living_process_writes_and_other_hidden_files_stay(stray: Path):
     assert os.listdir("out/models") == ["weights"]
 
 
-def test_a_temporary_file_that_was_removed_before_it_was_held_is_made_again(
-    monkeypatch: pytest.MonkeyPatch,
-):
-    opened, first = os.open, []
+def test_a_lock_that_is_swept_away_while_it_is_taken_is_taken_anew(monkeypatch: pytest.MonkeyPatch):
+    lock_on, swept = files._lock_on, []
 
-    def gone(path: Path, *flags: int) -> int:
-        if not first and flags == (os.O_RDONLY,) and ".gmb-" in Path(path).name:
-            first.append(path)
-            os.unlink(path)
-        return opened(path, *flags)
+    def beside_a_sweeper(path: Path):
+        if not swept:
+            swept.append(path)
+            path.parent.mkdir(exist_ok=True)
+            path.touch()  # as it is between its making and its locking
+            remove_strays(path.parent)
+        return lock_on(path)
 
-    with monkeypatch.context() as patched:
-        patched.setattr("os.open", gone)
-        with files.temporary_beside(Path("out/a.csv")) as path:
-            assert path != first[0]
-            assert path.exists()
+    monkeypatch.setattr(files, "_lock_on", beside_a_sweeper)
+    with files.temporary_beside(Path("out/a.csv")) as path:
+        remove_strays(Path("out"))
+        assert path.exists()
     assert not left()
+
+
+def test_a_claim_is_for_one_and_leaves_as_it_should():
+    with files.claimed("out/looks.yaml", "looked at by another"):
+        with pytest.raises(InputError, match=r"^out/looks.yaml: looked at by another$"):
+            files.claim("out/looks.yaml", "looked at by another")
+        assert left() == [Path("out/.looks.yaml.claim")]
+    assert not left()
+    held = files.claim("out/state.json", "watched by another")
+    held.close()
+    files.claim("out/state.json", "watched by another").close()
+
+
+def test_no_module_needs_one_operating_system():
+    """Windows has neither: `filelock` and `psutil` are what stands for them."""
+    only_unix = re.compile(r"\b(fcntl|resource|os\.fork|os\.kill|os\.O_NOFOLLOW|signal\.SIGKILL)\b")
+    package = Path(files.__file__).parent
+    faults = [
+        f"{path}: {found.group()}"
+        for path in package.rglob("*.py")
+        if (found := only_unix.search(path.read_text(encoding="utf-8")))
+    ]
+    assert not faults

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -54,13 +53,9 @@ def ending_of(monitor: AlarmMonitor, ending: Ending) -> Ending:
 
 def is_running(pid: int) -> bool:
     """Whether there is such a process."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
+    import psutil
+
+    return bool(psutil.pid_exists(pid))
 
 
 class Viewer(Protocol):
