@@ -26,8 +26,11 @@ def lazy_names(
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        from gmb_hf.extras import needing
+
         home, _, there = homes[name].partition(":")
-        module = import_module(f"{package}.{home}")
+        with needing(f"{package}.{name}"):
+            module = import_module(f"{package}.{home}")
         return module if name == home else getattr(module, there or name)
 
     return load, lambda: sorted(homes)

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.locking import explore, make_lock, write_explored
@@ -37,7 +38,9 @@ from gmb_hf.report.trial import (
     transfer_table,
     trial_table,
 )
-from gmb_hf.run import Counting
+
+if TYPE_CHECKING:
+    from gmb_hf.run import Counting
 
 
 @dataclass(frozen=True)

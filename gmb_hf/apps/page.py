@@ -16,6 +16,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from gmb_hf.errors import InputError
+from gmb_hf.extras import needing
 from gmb_hf.files import parse_json
 from gmb_hf.report.style import house_style, new_figure
 
@@ -74,7 +75,9 @@ def metric_page(
         settings: what else the page asks for.
     """
     import evaluate
-    import gradio as gr
+
+    with needing("the page of a metric"):
+        import gradio as gr
 
     metric = evaluate.load(str(script))
 

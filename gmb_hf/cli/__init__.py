@@ -19,8 +19,9 @@ _LONGEST = 1_500  # characters of an error
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `gmb` with the given arguments (those of the process by default); the exit code."""
-    from gmb_hf.cli.app import command
+    from gmb_hf.cli.app import command, typed_name
     from gmb_hf.errors import CheckFailed, InputError
+    from gmb_hf.extras import needing
 
     words = list(sys.argv[1:] if arguments is None else arguments)
     ended, end = "interrupted", _INTERRUPTED
@@ -35,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     own = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, stop) if own else None
     try:
-        code = command(words)(args=words, prog_name="gmb", standalone_mode=False)
+        with needing(typed_name(words)):
+            code = command(words)(args=words, prog_name="gmb", standalone_mode=False)
     except InputError as error:
         return _fail(f"error: {error}", 2)
     except CheckFailed as error:

@@ -93,3 +93,9 @@ def command(words: Sequence[str]) -> Any:
 @functools.cache
 def _parser(only: str | None) -> Any:
     return typer.main.get_command(build(only))
+
+
+def typed_name(words: Sequence[str]) -> str:
+    """The command of a command line, e.g. `gmb crucible score`."""
+    depth = 2 if words and words[0] in _GROUPS else 1
+    return " ".join(["gmb", *(word for word in words[:depth] if not word.startswith("-"))])

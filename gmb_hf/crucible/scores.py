@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field
 
+from gmb_hf import extras
 from gmb_hf.crucible import margins
 from gmb_hf.crucible.bundles import (
     BundleFile,
@@ -38,7 +38,7 @@ from gmb_hf.fingerprints import item_hash
 from gmb_hf.pretrained import Source, find_encoder
 
 _KEY = b"gmb_crucible"
-_INSTALL = "pip install 'gmb-hf[encoders]'"
+_LIBRARY = "sentence_transformers"
 _RANKS = {
     "rank": pa.int64(),
     "rank_realistic": pa.float64(),
@@ -223,7 +223,8 @@ def score_bundles(
     if embeddings is None and encoder is None:
         for bundle in file.bundles:
             if bundle.similarities is None and bundle.positive is not None:
-                extra = "" if find_spec("sentence_transformers") else f" (first {_INSTALL})"
+                first = f" (first {extras.command(_LIBRARY)})"
+                extra = "" if extras.present(_LIBRARY) else first
                 lacks = f"item {bundle.id!r} has texts and no similarities"
                 hint = f"give --encoder MODEL{extra}, or --embeddings FILE"
                 where = f"{file.path}:{bundle.line}"
@@ -312,9 +313,8 @@ class Encoder:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        if find_spec("sentence_transformers") is None:
-            what = f"--encoder needs sentence-transformers: {_INSTALL}"
-            raise InputError(f"{what}; or give --embeddings", code="missing_extra")
+        if not extras.present(_LIBRARY):
+            raise extras.missing("--encoder", _LIBRARY, otherwise="give --embeddings")
         source = _model_source(name)  # before the import, which takes seconds
         self.identity = source.identity
         from sentence_transformers import SentenceTransformer

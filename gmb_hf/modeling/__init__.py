@@ -9,16 +9,19 @@ A saved model carries its own code, so that it loads with `trust_remote_code=Tru
 package is not installed; its tokenizer needs none.
 """
 
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
+from gmb_hf.extras import needing
 
-from gmb_hf.modeling.configuration_grokking import GrokkingTransformerConfig
-from gmb_hf.modeling.mixers import Blend, Mixer, Sort, own_parameter_names
-from gmb_hf.modeling.modeling_grokking import (
-    GrokkingTransformerForCausalLM,
-    GrokkingTransformerModel,
-    GrokkingTransformerPreTrainedModel,
-)
-from gmb_hf.modeling.tokenization_grokking import GrokkingTokenizer, described_words
+with needing("gmb_hf.modeling"):
+    from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer
+
+    from gmb_hf.modeling.configuration_grokking import GrokkingTransformerConfig
+    from gmb_hf.modeling.mixers import Blend, Mixer, Sort, own_parameter_names
+    from gmb_hf.modeling.modeling_grokking import (
+        GrokkingTransformerForCausalLM,
+        GrokkingTransformerModel,
+        GrokkingTransformerPreTrainedModel,
+    )
+    from gmb_hf.modeling.tokenization_grokking import GrokkingTokenizer, described_words
 
 AutoConfig.register(GrokkingTransformerConfig.model_type, GrokkingTransformerConfig)
 AutoModel.register(GrokkingTransformerConfig, GrokkingTransformerModel)

@@ -32,6 +32,7 @@ import pyarrow.json as pajson
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from gmb_hf import extras
 from gmb_hf.errors import InputError, nearest, repeated
 from gmb_hf.escape import one_line
 from gmb_hf.files import DEEPEST, as_float, json_fault, parse_json
@@ -361,9 +362,7 @@ def _scalars(path: Path, notes: list[str]) -> Iterator[tuple[int, str, float]]:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.util.tensor_util import make_ndarray
     except ImportError as error:
-        what = "event files are read by TensorBoard's library, which is not installed"
-        hint = "pip install 'gmb-hf[tensorboard]'"
-        raise InputError.at(path, "missing_library", f"{what}: {hint}") from error
+        raise extras.missing(f"{path}: reading event files", "tensorboard") from error
     plugin: dict[str, str] = {}  # named by the first value of a tag only
     for number, record in enumerate(_records(path, notes), start=1):
         try:

@@ -20,10 +20,10 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from gmb_hf import extras
 from gmb_hf.errors import choose
 from gmb_hf.training.launch import Listener
 
@@ -123,11 +123,11 @@ def installed(trackers: Iterable[str]) -> tuple[list[str], list[str]]:
     """
     known = tuple(TRACKERS)
     names = [choose("tracker", name, known, where="--track") for name in dict.fromkeys(trackers)]
-    present = [name for name in names if find_spec(name) is not None]
+    present = [name for name in names if extras.present(name)]
     missing = [name for name in names if name not in present]
     return present, [
         f"--track {name}: {name} is not installed; training goes on without it "
-        f"(pip install 'gmb-hf[{name}]')"
+        f"({extras.command(name)})"
         for name in missing
     ]
 

@@ -73,7 +73,7 @@ def test_a_checkpoint_without_its_run_is_asked_as_the_options_say(finished, tmp_
 
 
 def test_options_are_recorded_and_a_missing_tracker_stops_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("gmb_hf.training.tracking.find_spec", lambda name: None)
+    monkeypatch.setattr("gmb_hf.extras.find_spec", lambda name: None)
     done = gmb(
         *RUN,
         "--order=sub,add",

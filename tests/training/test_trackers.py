@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from gmb_hf import extras
 from gmb_hf.errors import InputError
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training import tracking
 from gmb_hf.training.presets import preset
 from gmb_hf.training.seeds import train_seeds
 from gmb_hf.training.tracking import SeedTracking, Tracking, installed
@@ -51,7 +51,7 @@ def recorders(monkeypatch: pytest.MonkeyPatch) -> dict[str, Recorder]:
     made = {name: Recorder(name) for name in ("wandb", "trackio")}
     for name, module in made.items():
         monkeypatch.setitem(sys.modules, name, module)
-    monkeypatch.setattr(tracking, "find_spec", lambda name: name)
+    monkeypatch.setattr(extras, "find_spec", lambda name: name)
     return made
 
 
@@ -122,7 +122,7 @@ def test_a_tracker_that_fails_is_given_up_and_the_others_go_on(
 
 
 def test_a_missing_tracker_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking, "find_spec", lambda name: name == "tensorboard" or None)
+    monkeypatch.setattr(extras, "find_spec", lambda name: name == "tensorboard" or None)
     assert installed(["wandb", "tensorboard", "wandb"]) == (
         ["tensorboard"],
         [
