@@ -1,36 +1,50 @@
 # make demo   the whole story: install, judge a frozen panel, train a few runs and watch them
 # make test   the whole suite            make lint   ruff, mypy, codespell
 # make bench  measured figures against their targets; make bench ONLY="T1 T2" for some
+#
+# The demo installs what it needs (the extra train), the others the rest as well (test); by uv where
+# it is on the PATH, else by pip.
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
-INSTALLED := $(VENV)/.installed
 SYSTEM_PYTHON ?= python3
+UV := $(shell command -v uv 2>/dev/null)
+
+ifdef UV
+MAKE_VENV = $(UV) venv --quiet --seed --python $(SYSTEM_PYTHON) $(VENV)
+INSTALL = $(UV) pip install --quiet --python $(PYTHON)
+else
+MAKE_VENV = $(SYSTEM_PYTHON) -m venv $(VENV)
+INSTALL = $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile
+endif
 
 .PHONY: demo test lint bench clean
 
-demo: $(INSTALLED)
+demo: $(VENV)/.installed-train
 	$(VENV)/bin/gmb demo --out runs/demo
 	@echo "first   . $(VENV)/bin/activate    (so that gmb is found)"
 
-test: $(INSTALLED)
+test: $(VENV)/.installed-test
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist worksteal
 
-lint: $(INSTALLED)
+lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/codespell
 
-bench: $(INSTALLED)
+bench: $(VENV)/.installed-test
 	$(PYTHON) -m benchmarks $(ONLY)
 
-$(INSTALLED): setup.cfg constraints.txt pyproject.toml
+# One stamp for each extra; test holds all that train does.
+$(VENV)/.installed-%: setup.cfg constraints.txt pyproject.toml | $(PYTHON)
+	$(INSTALL) -c constraints.txt -e '.[$*]'
+	@touch $@ $(if $(filter test,$*),$(VENV)/.installed-train)
+
+$(PYTHON):
 	@$(SYSTEM_PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
 		{ echo "error: $(SYSTEM_PYTHON) is too old, Python 3.11 or later is needed; try make SYSTEM_PYTHON=python3.11"; exit 2; }
-	$(SYSTEM_PYTHON) -m venv $(VENV)
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt -e '.[test]'
-	@touch $(INSTALLED)
+	$(MAKE_VENV)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
