@@ -58,6 +58,7 @@ ROOMS = [
     "run",
     "trial",
     "demo",
+    "trainers",
     "cli",
     "__main__",
 ]
@@ -302,7 +303,7 @@ class TestNumbers:
 
     def test_files(self):
         # 160 were reached before panels, the signals of others, report.html and tokenizers came in.
-        assert len(FILES) <= 179
+        assert len(FILES) <= 183
 
     def test_lines(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
@@ -319,7 +320,8 @@ class TestNumbers:
             if isinstance(node, ast.Import | ast.ImportFrom)
         ]
         importing = sum(node.end_lineno - node.lineno + 1 for node in statements)
-        assert importing <= 0.055 * lines, f"{importing} of {lines} lines, {importing / lines:.2%}"
+        # 0.055 before the trainers came in, scripts whose heavy imports wait for their arguments.
+        assert importing <= 0.056 * lines, f"{importing} of {lines} lines, {importing / lines:.2%}"
 
     def test_modules_that_an_evaluation_loads(self, tmp_path: Path):
         inputs = ROOT / "tests" / "golden" / "inputs"

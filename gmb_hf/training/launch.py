@@ -28,6 +28,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn,
 from rich.text import Text
 
 from gmb_hf.errors import InputError, choose, positive_int
+from gmb_hf.extras import needing
 from gmb_hf.training.config import DEVICES
 
 if TYPE_CHECKING:
@@ -240,7 +241,8 @@ def exit_code(work: Callable[[], None]) -> int:
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        work()
+        with needing("training"):
+            work()
         # Left to the interpreter's end, one process may still speak when the other is gone, and
         # abort.
         from torch import distributed

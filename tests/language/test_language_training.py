@@ -287,14 +287,8 @@ def test_a_wrong_argument_is_one_line(
 
 
 def script_main() -> Callable[[list[str]], int]:
-    import importlib.util
+    from gmb_hf.trainers.language import main
 
-    spec = importlib.util.spec_from_file_location("train_language_model", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    main: Callable[[list[str]], int] = module.main
     return main
 
 

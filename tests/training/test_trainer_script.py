@@ -1,6 +1,5 @@
 """trainers/train_grokking.py, run as its users run it."""
 
-import importlib.util
 import os
 import re
 import signal
@@ -16,20 +15,12 @@ from launched import run, speaking_to, started
 
 from gmb_hf.errors import InputError
 from gmb_hf.runs.runlog import RunLog
+from gmb_hf.trainers import grokking
 from gmb_hf.training.launch import exit_code
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "trainers" / "train_grokking.py"
 SMALL = ["--preset", "smoke", "--set", "task.prime=7", "--set", "training.steps=20"]
-
-
-@pytest.fixture(scope="module")
-def script():
-    """The script as a module, for what need not be a process of its own."""
-    spec = importlib.util.spec_from_file_location("train_grokking", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -156,9 +147,9 @@ def test_processes_that_do_not_know_of_each_other_are_refused(tmp_path):
         (["--preset", "smoke", "--seeds", "3:1"], "seeds '3:1': '3:1' is empty"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(script, capsys, tmp_path, arguments, message):
+def test_a_mistake_is_one_line_and_exit_code_2(capsys, tmp_path, arguments, message):
     out = tmp_path / "out"
-    assert script.main([*arguments, "--out", str(out)]) == 2
+    assert grokking.main([*arguments, "--out", str(out)]) == 2
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("error: ")
@@ -176,16 +167,16 @@ def test_a_mistake_is_answered_before_anything_heavy_is_imported():
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == "2 False\n"
 
 
-def test_an_unknown_option_is_refused(script, capsys):
+def test_an_unknown_option_is_refused(capsys):
     with pytest.raises(SystemExit, match="2"):
-        script.main(["--pre", "smoke", "--lr", "3"])
+        grokking.main(["--pre", "smoke", "--lr", "3"])
     assert "usage:" in capsys.readouterr().err
 
 
-def test_ctrl_c_says_how_to_go_on(script, monkeypatch, capsys, tmp_path):
+def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys, tmp_path):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(script, "train", interrupted)
-    assert script.main([*SMALL, "--out", str(tmp_path)]) == 130
+    monkeypatch.setattr(grokking, "train", interrupted)
+    assert grokking.main([*SMALL, "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err.startswith("interrupted; the same command goes on from")

@@ -1,0 +1,1 @@
+"""Training under Accelerate, on several processes or machines: `accelerate launch -m ...`."""
