@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from xml.etree.ElementTree import Element, SubElement
+from xml.etree.ElementTree import Element
 
 from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
@@ -22,7 +22,7 @@ from mkdocs.structure.pages import Page
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 GLOSSARY = "glossary.md"
-ENTRY = re.compile(r"^- ((?:\*\*.+?\*\*(?:, )?)+)(?: \((by hand)\))?: (.+(?:\n  .+)*)", re.MULTILINE)
+ENTRY = re.compile(r"^- ((?:\*\*.+?\*\*(?: \(by hand\))?(?:, )?)+): (.+(?:\n  .+)*)", re.MULTILINE)
 """An entry of the glossary: its terms in bold, and what they mean. Terms that are everyday words as
 well (run, early, quiet) are marked `(by hand)`: pages link those themselves."""
 UNTOUCHED = {"a", "code", "pre", "h1", "h2", "h3", "h4", "script", "style"}
@@ -33,12 +33,13 @@ def anchor(term: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", term.strip("`").lower()).strip("-")
 
 
-def entries() -> Iterator[tuple[list[str], bool, str]]:
-    """The terms of each entry, whether pages link them themselves, and its first sentence."""
-    for bold, by_hand, text in ENTRY.findall((DOCS / GLOSSARY).read_text(encoding="utf-8")):
+def entries() -> Iterator[tuple[list[tuple[str, bool]], str]]:
+    """The terms of each entry, each with whether pages link it themselves; its first sentence."""
+    for bold, text in ENTRY.findall((DOCS / GLOSSARY).read_text(encoding="utf-8")):
         said = re.sub(r"\[(.+?)\]\(.+?\)|[`*\\]", r"\1", " ".join(text.split()))
         first = re.match(r".+?[.](?= [A-Z]|$)", said)
-        yield re.findall(r"\*\*(.+?)\*\*", bold), bool(by_hand), first[0] if first else said
+        terms = re.findall(r"\*\*(.+?)\*\*( \(by hand\))?", bold)
+        yield [(term, bool(by_hand)) for term, by_hand in terms], first[0] if first else said
 
 
 class Terms(Treeprocessor):
@@ -47,9 +48,9 @@ class Terms(Treeprocessor):
     def __init__(self, md: Markdown) -> None:
         super().__init__(md)
         self.meaning = {
-            term: (anchor(terms[0]), said)
-            for terms, by_hand, said in entries()
-            for term in terms
+            term.replace("\\", ""): (anchor(terms[0][0]), said)
+            for terms, said in entries()
+            for term, by_hand in terms
             if not by_hand
         }
         words = sorted((t for t in self.meaning if "`" not in t), key=len, reverse=True)
@@ -120,7 +121,8 @@ class Terms(Treeprocessor):
             else:
                 after.tail = text[: match.start()]
                 node.insert(list(node).index(after) + 1, link)
-            return self._text(node, link)
+            self._text(node, link)
+            return
 
 
 class Glossary(Extension):
@@ -177,10 +179,10 @@ def design_fields() -> str:
     lines = [
         "# Fields of a design",
         "",
-        "Everything that is fixed before a held-out run is judged. `gmb prereg init --out prereg.yaml` "
-        "writes all of it with these explanations; options and keywords (`Design.minimal(horizon=400, "
-        "...)`) set the same fields. [Design and verdicts](verdicts.md) says what they mean for a "
-        "verdict.",
+        "Everything that is fixed before a held-out run is judged. `gmb prereg init --out "
+        "prereg.yaml` writes all of it with these explanations; options and keywords "
+        "(`Design.minimal(horizon=400, ...)`) set the same fields. [Design and verdicts]"
+        "(verdicts.md) says what they mean for a verdict.",
         "",
     ]
     section = None
@@ -204,7 +206,11 @@ def design_fields() -> str:
     ):
         lines += ["", f"## {heading}", "", "| field | default | meaning |", "| :-- | :-- | :-- |"]
         for name, field in kind.model_fields.items():
-            default = "required" if field.is_required() else _shown(field.get_default(call_default_factory=True))
+            default = (
+                "required"
+                if field.is_required()
+                else _shown(field.get_default(call_default_factory=True))
+            )
             lines.append(f"| `{name}` | {default} | {_cell(field.description)} |")
     return "\n".join(_single_heads(lines)) + "\n"
 
@@ -243,8 +249,8 @@ def commands() -> str:
     lines = [
         "# Commands",
         "",
-        "Every command of `gmb`, made from its `--help`. A command prints what it wrote and the next "
-        "command to type; what its exit codes mean is on [another page](running.md#exit-codes).",
+        "Every command of `gmb`, made from its `--help`. A command prints what it wrote and the "
+        "next command to type. [What its exit codes mean](running.md#exit-codes).",
         "",
         "| command | what it does |",
         "| :-- | :-- |",

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 from typing import Any
 
 import nbformat
-import numpy as np
-import pandas as pd
 import pytest
-from matplotlib.figure import Figure
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,33 +64,3 @@ def test_the_score_that_rises_may_raise_an_alarm(executed: list[Any]):
 
 def test_the_figure_is_a_picture_without_pyplot(executed: list[Any]):
     assert shown(executed[4])["image/png"].startswith("iVBOR")
-
-
-def training(seed: int) -> pd.DataFrame:
-    """A run whose accuracy jumps at a step of its own, and a score that rises before."""
-    rng = np.random.default_rng(seed)
-    step = np.arange(0, 4001, 40)
-    jump = rng.integers(1200, 3600)
-    rise = np.clip((step - jump) / 700 + 1, 0, 1) + 0.05 * rng.normal(size=len(step))
-    accuracy = 1 / (1 + np.exp((jump - step) / 60))
-    return pd.DataFrame({"run": f"r{seed}", "step": step, "test_acc": accuracy, "my_score": rise})
-
-
-def test_the_page_about_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    explore, held_out = range(30), range(30, 60)
-    names: dict[str, Any] = {
-        "explore_frame": pd.concat(map(training, explore)),
-        "held_out_frame": pd.concat(map(training, held_out)),
-    }
-    page = (ROOT / "docs" / "notebook.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"(?ms)^```python\n(.*?)^```", page)
-    for block in blocks:
-        exec(compile(block, "docs/notebook.md", "exec"), names)
-    assert len(blocks) == 3
-    assert isinstance(names["results"].plot(), Figure)
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "lock.yaml",
-        "results.yaml",
-        "results.json",
-    }
