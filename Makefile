@@ -1,6 +1,7 @@
 # make demo   the whole story: install, judge a frozen panel, train a few runs and watch them
 # make test   the whole suite            make lint   ruff, mypy, codespell
 # make bench  measured figures against their targets; make bench ONLY="T1 T2" for some
+# make docs   the documentation as a site, into site/; make docs-serve shows it as you write
 #
 # The demo installs what it needs (the extra train), the others the rest as well (test); by uv where
 # it is on the PATH, else by pip.
@@ -18,7 +19,7 @@ MAKE_VENV = $(SYSTEM_PYTHON) -m venv $(VENV)
 INSTALL = $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile
 endif
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench docs docs-serve clean
 
 demo: $(VENV)/.installed-train
 	$(VENV)/bin/gmb demo --out runs/demo
@@ -36,6 +37,14 @@ lint: $(VENV)/.installed-test
 bench: $(VENV)/.installed-test
 	$(PYTHON) -m benchmarks $(ONLY)
 
+# mkdocs.yml is strict: a broken link, an unknown reference or a page that is in no menu fails. The
+# variable silences a notice about a version 2 of mkdocs, which is not used here.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build
+
+docs-serve: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs serve --watch gmb_hf
+
 # One stamp for each extra; test holds all that train does.
 $(VENV)/.installed-%: setup.cfg constraints.txt pyproject.toml | $(PYTHON)
 	$(INSTALL) -c constraints.txt -e '.[$*]'
@@ -47,4 +56,4 @@ $(PYTHON):
 	$(MAKE_VENV)
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
