@@ -22,9 +22,38 @@ from mkdocs.structure.pages import Page
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 GLOSSARY = "glossary.md"
-ENTRY = re.compile(r"^- ((?:\*\*.+?\*\*(?: \(by hand\))?(?:, )?)+): (.+(?:\n  .+)*)", re.MULTILINE)
-"""An entry of the glossary: its terms in bold, and what they mean. Terms that are everyday words as
-well (run, early, quiet) are marked `(by hand)`: pages link those themselves."""
+ENTRY = re.compile(r"^- (\*\*.+?\*\*): (.+)", re.MULTILINE)
+"""An entry of the glossary: its terms in bold, and what they mean."""
+BY_HAND = {
+    "blocked",
+    "candidate",
+    "combination",
+    "early",
+    "evaluate",
+    "explore",
+    "family",
+    "floor",
+    "in time",
+    "judge",
+    "layer",
+    "lead",
+    "lock",
+    "look",
+    "missed",
+    "monitor",
+    "negatives",
+    "positive",
+    "promised",
+    "protocol",
+    "quiet",
+    "rank",
+    "run",
+    "score",
+    "shown",
+    "transfer",
+    "window",
+}
+"""Terms that are everyday words as well: pages link those themselves where they need it."""
 UNTOUCHED = {"a", "code", "pre", "h1", "h2", "h3", "h4", "script", "style"}
 
 
@@ -33,13 +62,12 @@ def anchor(term: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", term.strip("`").lower()).strip("-")
 
 
-def entries() -> Iterator[tuple[list[tuple[str, bool]], str]]:
-    """The terms of each entry, each with whether pages link it themselves; its first sentence."""
+def entries() -> Iterator[tuple[list[str], str]]:
+    """The terms of each entry, and its first sentence without markup."""
     for bold, text in ENTRY.findall((DOCS / GLOSSARY).read_text(encoding="utf-8")):
-        said = re.sub(r"\[(.+?)\]\(.+?\)|[`*\\]", r"\1", " ".join(text.split()))
+        said = re.sub(r"\[(.+?)\]\(.+?\)|[`*\\]", r"\1", text)
         first = re.match(r".+?[.](?= [A-Z]|$)", said)
-        terms = re.findall(r"\*\*(.+?)\*\*( \(by hand\))?", bold)
-        yield [(term, bool(by_hand)) for term, by_hand in terms], first[0] if first else said
+        yield re.findall(r"\*\*(.+?)\*\*", bold), first[0] if first else said
 
 
 class Terms(Treeprocessor):
@@ -48,10 +76,10 @@ class Terms(Treeprocessor):
     def __init__(self, md: Markdown) -> None:
         super().__init__(md)
         self.meaning = {
-            term.replace("\\", ""): (anchor(terms[0][0]), said)
+            term: (anchor(terms[0]), said)
             for terms, said in entries()
-            for term, by_hand in terms
-            if not by_hand
+            for term in terms
+            if term not in BY_HAND
         }
         words = sorted((t for t in self.meaning if "`" not in t), key=len, reverse=True)
         self.pattern = re.compile(rf"\b({'|'.join(map(re.escape, words))})s?\b", re.IGNORECASE)
@@ -175,6 +203,7 @@ def design_fields() -> str:
     """Every field of a design, by the sections of the YAML document."""
     from gmb_hf.cli.options import spelled
     from gmb_hf.design.design import Candidate, Design, Ensemble, Stratum
+    from gmb_hf.documents import choices_in
 
     lines = [
         "# Fields of a design",
@@ -182,23 +211,26 @@ def design_fields() -> str:
         "Everything that is fixed before a held-out run is judged. `gmb prereg init --out "
         "prereg.yaml` writes all of it with these explanations; options and keywords "
         "(`Design.minimal(horizon=400, ...)`) set the same fields. [Design and verdicts]"
-        "(verdicts.md) says what they mean for a verdict.",
+        "(verdicts.md) says what they mean for a verdict. A keyword is given where it is not the "
+        "field's name; a list is written `[a, b]`.",
         "",
     ]
     section = None
     for name, place in Design.places().items():
-        field, option = Design.model_fields[name], spelled(name)
+        field = Design.model_fields[name]
         own = place.rpartition(".")[0]
         if own != section:
             section = own
             about = Design.sections.get(own, "The remaining fields." if not own else "")
             lines += [f"## `{own}`" if own else "## Further fields", "", about, "", *_HEAD]
         default = "required" if field.is_required() else _shown(field.default)
-        lines.append(
-            f"| `{place.rpartition('.')[2]}` | `{name}` | {f'`{option}`' if option else ''} | "
-            f"{default} | {_cell(field.description)} |"
-        )
-    lines += ["", "Field: its name in the YAML; a list is written `[a, b]`."]
+        own_name, option = f"`{place.rpartition('.')[2]}`", spelled(name)
+        if f"`{name}`" != own_name:
+            own_name += f"<br>keyword `{name}`"
+        if option is None or len(choices_in(field.annotation)) == 1:
+            option = ""
+        typed = f"`{option}`" if option else ""
+        lines.append(f"| {own_name} | {typed} | {default} | {_cell(field.description)} |")
     for kind, heading in (
         (Candidate, "A candidate"),
         (Ensemble, "An ensemble (`x_ensemble`)"),
@@ -215,7 +247,7 @@ def design_fields() -> str:
     return "\n".join(_single_heads(lines)) + "\n"
 
 
-_HEAD = ["| field | keyword | option | default | meaning |", "| :-- | :-- | :-- | :-- | :-- |"]
+_HEAD = ["| field | option | default | meaning |", "| :-- | :-- | :-- | :-- |"]
 
 
 def _single_heads(lines: list[str]) -> list[str]:
