@@ -2,7 +2,8 @@
 
 - Terms of the glossary are linked where a page first uses them, with their definition as a tooltip.
 - Pages that follow from the code are made anew: commands, fields of a design, the changelog.
-- What the pages link outside this folder (examples) is copied into the site.
+- What the pages link outside this folder (examples, cards of the metrics) is copied into the site.
+- Docstrings are read as they are written here: doctests anywhere, entries of several names.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree.ElementTree import Element
 
+import griffe
 from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
 from mkdocs.config.defaults import MkDocsConfig
@@ -51,6 +53,7 @@ BY_HAND = {
     "score",
     "shown",
     "transfer",
+    "variant",
     "window",
 }
 """Terms that are everyday words as well: pages link those themselves where they need it."""
@@ -338,3 +341,27 @@ GENERATED = {
     "commands.md": commands,
     "design_fields.md": design_fields,
 }
+
+
+class Docstrings(griffe.Extension):
+    """Makes of the docstrings of this package what the reader of Google's style takes."""
+
+    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+        if obj.docstring is not None:
+            text = _DOCTEST.sub(_as_example, obj.docstring.value)
+            obj.docstring.value = _SEVERAL.sub(_one_by_one, text)
+
+
+_DOCTEST = re.compile(r"^>>> .+(?:\n.+)*", re.MULTILINE)
+_SEVERAL = re.compile(r"^    (\w+)((?:, \w+)+): (.+(?:\n {5,}.+)*)", re.MULTILINE)
+"""An entry of several names, `low, high: ...`, with its further lines."""
+
+
+def _as_example(doctest: re.Match[str]) -> str:
+    return "\nExamples:\n" + "\n".join(f"    {line}" for line in doctest[0].splitlines())
+
+
+def _one_by_one(entry: re.Match[str]) -> str:
+    first, others, text = entry.groups()
+    rest = (f"\n    {name}: see `{first}`." for name in others.split(", ")[1:])
+    return f"    {first}: {text}" + "".join(rest)

@@ -40,7 +40,10 @@ class InputError(ValueError):
 
     @classmethod
     def at(cls, where: object, code: str, what: str, **location: str | int | None) -> InputError:
-        """The error `where: what` for a fault in a file or another source."""
+        """The error `where: what` for a fault in a file or another source.
+
+        `code` names the kind of fault, for programs; `location` is a row, line or column of it.
+        """
         return cls(f"{where}: {what}", code=code, where=str(where), **location)
 
     def reworded(self, message: str) -> InputError:

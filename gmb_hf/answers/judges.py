@@ -265,6 +265,11 @@ def _chosen_label(place: str, config: Any, label: str | None) -> tuple[int, str]
 def load_judge(source: Source, asking: Asking, *, device: str = "auto") -> Judge:
     """The judge of a model; its weights are loaded when it first rates.
 
+    Args:
+        source: the model, as `find_model` finds it.
+        asking: how it is asked, and what its answer counts.
+        device: auto, cpu or cuda.
+
     Raises:
         InputError: the model is of another kind than the way of asking needs, or of several labels.
     """

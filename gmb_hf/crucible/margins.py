@@ -79,7 +79,7 @@ class Similarities:
         *,
         empty: OnEmpty = "error",
     ) -> Self:
-        """From flat arrays (see the attributes of the class).
+        """From flat arrays; `values`, `offsets`, `positive` and `ids` are the attributes.
 
         `empty` says what to do with items without negatives: "error" refuses them, "skip" leaves
         them out and counts them.
@@ -110,7 +110,7 @@ class Similarities:
         *,
         empty: OnEmpty = "error",
     ) -> Self:
-        """From a list of similarities per item.
+        """From a list of similarities per item, `candidates`; the rest is as in `of_flat`.
 
         >>> found = Similarities.of_lists([[0.9, 0.2], [0.1, 0.5, 0.3]], [0, 2])
         >>> found.n, found.values.tolist()
@@ -263,7 +263,7 @@ def margins(similarities: Similarities) -> Floats:
 
 
 def margin_stats(margin: Floats, *, n_skipped: int = 0) -> MarginStats:
-    """Margins [N] summed up.
+    """Margins summed up: `margin` float64 [N]; `n_skipped` items had no negatives.
 
     >>> found = Similarities.of_lists([[0.75, 0.5], [0.25, 0.5, 0.125]], [0, 0])
     >>> stats = margin_stats(margins(found))
@@ -462,7 +462,12 @@ def fit_tiers(
 def assign_tiers(
     tiers: Tiers, dangers: ArrayLike, *, encoder: str | None = None
 ) -> NDArray[np.str_]:
-    """The tier of each item by its danger [N], [N]; one at a cutoff goes to the easier tier.
+    """The tier of each item, [N]; one at a cutoff goes to the easier tier.
+
+    Args:
+        tiers: the frozen cutoffs.
+        dangers: danger of each item, [N].
+        encoder: what they were computed by; it must be that of the tiers. None asks nothing.
 
     Raises:
         InputError: the encoder is another one, or a danger is not finite.

@@ -78,8 +78,14 @@ def build(configs: Sequence[Config], out: str | Path, about: About, *, version: 
     A set that was built is frozen: in the same folder the same version may only be built with the
     same items, and a later version only with all of them and more.
 
-    At least one config is needed; the first is the default. Versions are `v1`, `v2`, ... Returns
-    the card.
+    Args:
+        configs: one at least; the first is the default.
+        out: the folder.
+        about: what the card says of all of them: title, summary, tags.
+        version: `v1`, `v2`, ...
+
+    Returns:
+        The card.
 
     Raises:
         InputError: two configs of one name, a split without rows, a version that is not frozen

@@ -21,7 +21,8 @@ from gmb_hf.repositories import Address, pull
 def publish_lock(path: str | Path, repo_id: str, *, private: bool = False) -> Pushed:
     """Commit a lock to a dataset repository, which is made where it is not there yet.
 
-    The commit is noted beside the lock, where `gmb evaluate` finds it.
+    The commit is noted beside the lock, where `gmb evaluate` finds it. `path` is the lock's file,
+    `repo_id` is ORG/NAME; `private` is of a new repository.
 
     Raises:
         InputError: it is no lock, it is published already, or the Hub refuses.

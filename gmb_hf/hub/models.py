@@ -371,8 +371,8 @@ def push_model(
 ) -> Pushed:
     """Publish a checkpoint with a card; one of `--save-models` if its weights are its log's.
 
-    The card has the verdicts of `results`, and all of them lie beside it; `private` is of a new
-    repository.
+    The card has the verdicts of `results`, and all of them lie beside it; `folder` holds the model,
+    `repo_id` and `private` are as in `push_dataset`.
 
     Raises:
         InputError: as `read_saved_model`, `write_model_card`, `write_short_card` and `publish`; or

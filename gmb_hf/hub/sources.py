@@ -112,6 +112,7 @@ def read_runs(sources: str | Path | Sequence[str | Path], **options: Any) -> Run
     """`RunLog.read` of files, folders, globs, `panel:NAME`, `hf://datasets/ORG/NAME@REV[/CONFIG]`.
 
     What came from the Hub, or is a panel, is noted in the log's metadata, with its fingerprint.
+    The options are those of `RunLog.read`.
 
     Raises:
         InputError: as `RunLog.read`, `FrozenPanel.find` and `pull_configs`, or a config that holds
@@ -183,6 +184,14 @@ def push_dataset(folder: str | Path, repo_id: str, *, private: bool = False) -> 
 
     What the repository holds already may only grow, as in a folder.
 
+    Args:
+        folder: of the dataset.
+        repo_id: ORG/NAME; made where it is not there.
+        private: whether a new repository is.
+
+    Returns:
+        The commit and its files, each read back by its hash.
+
     Raises:
         InputError: as `verify` and `publish`; the folder is not what its card says, or would
             change what is frozen in the repository.
@@ -223,7 +232,7 @@ def push_runs(
     """Publish run logs as a dataset; a folder that is one already is pushed as it is.
 
     The source is run logs as `--runs` takes them, or `NAME=SOURCE`; `license` and `version` are as
-    in `runs_configs` and `build`.
+    in `runs_configs` and `build`, `repo_id` and `private` as in `push_dataset`.
 
     Raises:
         InputError: as `runs_configs`, `build` and `push_dataset`.

@@ -187,7 +187,7 @@ def register(
     rule: bool = False,
     published: bool = False,
 ) -> Callable[[Callable[..., Values]], Callable[..., Values]]:
-    """Enter the decorated function in the catalogue; see `Indicator` for the arguments.
+    """Enter the decorated function in the catalogue; the arguments are the fields of `Indicator`.
 
     Its keyword-only arguments are the parameters, their defaults the declared ones.
 

@@ -51,7 +51,7 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
             width, the activation is unknown, a band leaves a unit without connection, a window
             is longer than the longest input, or loops lack a part.
 
-    Example:
+    Examples:
         >>> GrokkingTransformerConfig.grokking(prime=29, num_hidden_layers=1).vocab_size
         33
     """

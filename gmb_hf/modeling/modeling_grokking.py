@@ -419,7 +419,7 @@ class GrokkingTransformerModel(GrokkingTransformerPreTrainedModel):
 class GrokkingTransformerForCausalLM(GrokkingTransformerPreTrainedModel, GenerationMixin):  # type: ignore[misc]
     """The decoder with its output layer.
 
-    Example:
+    Examples:
         >>> import torch
         >>> model = GrokkingTransformerForCausalLM(GrokkingTransformerConfig.grokking(prime=97))
         >>> question = torch.tensor([[99, 3, 97, 4, 98]])  # BOS 3 + 4 =

@@ -105,7 +105,7 @@ class Comparison:
 
 
 def compare(a: Results, b: Results) -> Comparison:
-    """Put two evaluations side by side."""
+    """Put two evaluations `a` and `b` side by side: labels and numbers of the scores of both."""
     target = primary_target(a)
     budget = primary_budget(a) or primary_budget(b)
     named = {item.name: item for item in b.indicators}

@@ -132,7 +132,7 @@ class RunLog:
         columns: Sequence[str] | None = None,
         on_duplicate: OnDuplicate = "last",
     ) -> RunLog:
-        """A run log from any table with a step column; see `read` for the arguments.
+        """A run log from any table with a step column; the arguments are those of `read`.
 
         `run_name` names the one run of a table that has no `run` column. Metadata that an earlier
         `write` left in the table is used where `metadata` is not given.
@@ -146,7 +146,11 @@ class RunLog:
 
     @classmethod
     def from_pandas(cls, frame: DataFrame, **options: Unpack[ReadOptions]) -> RunLog:
-        """A run log from a DataFrame with a row per checkpoint: `read`, by the name of pandas' kin.
+        """A run log from a DataFrame with a row per checkpoint; the same as `read`.
+
+        Args:
+            frame: columns step, run and the observables; the first two may be its index.
+            options: as `read` takes them.
 
         Raises:
             InputError: as `read`; the row is named.

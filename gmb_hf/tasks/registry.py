@@ -57,7 +57,7 @@ def get_task(name: str, *, prime: int | None = None, **options: Any) -> Task:
     Raises:
         InputError: the name or an option is unknown (the nearest is named), or a value is bad.
 
-    Example:
+    Examples:
         >>> get_task("add_p97").rows().shape
         (9409, 8)
         >>> get_task("modular_sub", prime=29).name

@@ -201,7 +201,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     Raises:
         InputError: a part that is no number or range, an empty range, or a seed given twice.
 
-    Example:
+    Examples:
         >>> parse_seeds("0:3,10")
         (0, 1, 2, 10)
     """
@@ -232,7 +232,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
 def format_seeds(seeds: Sequence[int]) -> str:
     """The shortest text that `parse_seeds` reads as these seeds, sorted.
 
-    Example:
+    Examples:
         >>> format_seeds([3, 1, 2, 9])
         '1:4,9'
     """

@@ -89,7 +89,7 @@ def parse_variant(text: str) -> Variant:
         InputError: an unknown kind (the nearest is named), a part given twice, or a number that
             is missing, one too many, or not a whole number of at least 1.
 
-    Example:
+    Examples:
         >>> parse_variant("banded-256-128+sort-4").fields
         {'band_fc1': 256, 'band_fc2': 128, 'sort_window': 4}
     """
