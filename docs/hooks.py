@@ -41,6 +41,7 @@ BY_HAND = {
     "lead",
     "lock",
     "look",
+    "law",
     "missed",
     "monitor",
     "negatives",

@@ -224,6 +224,10 @@ class Inputs:
             writer.writerow(["run", "step", "judge"])
             writer.writerows(row.values() for row in rows)
 
+    def api_more(self, folder: Path) -> None:
+        line = {"run": "a", "step": 0, "prompt": "The dog", "sample": 0, "answer": " sat"}
+        (folder / "answers.jsonl").write_text(json.dumps(line) + "\n")
+
     def own_logs(self, folder: Path) -> dict[str, Any]:
         log = synthetic_runlog(10)
         runs = {
@@ -431,6 +435,8 @@ def test_every_block_of_a_page_runs_or_says_why_not(
     for block in blocks(page):
         if block.key == "not run":
             assert len(block.value) > 10, f"line {block.line}: why is it not run?"
+            for place in re.findall(r"tests/[\w/.]*\w", block.value):
+                assert (ROOT / place).exists(), f"line {block.line}: {place} is not there"
         try:
             reader.read(block)
         except BaseException as error:
