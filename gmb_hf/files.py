@@ -360,6 +360,22 @@ def write_json(path: str | Path, data: Any) -> Path:
     return write_text(path, text + "\n")
 
 
+_INFINITY = re.compile(r'"(?:[^"\\]|\\.)*"|Infinity')
+
+
+def json_text(data: Any) -> str:
+    """Plain data as JSON on one line; what is infinite becomes a number beyond what a float holds,
+    which reads back as infinite.
+
+    >>> json_text({"tau": float("inf"), "of": "Infinity"})
+    '{"tau":1e999,"of":"Infinity"}'
+    """
+    return _INFINITY.sub(
+        lambda found: "1e999" if found[0] == "Infinity" else found[0],
+        json.dumps(data, separators=(",", ":"), ensure_ascii=False),
+    )
+
+
 def write_jsonl(path: str | Path, items: Iterable[Any]) -> Path:
     """Write plain data as JSONL, one item a line, atomically."""
     lines = (json.dumps(item, ensure_ascii=False, allow_nan=False) for item in items)

@@ -11,7 +11,6 @@ import copy
 import csv
 import datetime
 import hashlib
-import json
 import math
 import platform
 import re
@@ -50,7 +49,7 @@ from gmb_hf.documents import (
 )
 from gmb_hf.errors import InputError, repeated
 from gmb_hf.escape import cut, html_table, percent, steps, yes_no
-from gmb_hf.files import parse_json, write_text
+from gmb_hf.files import json_text, parse_json, write_text
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tables import follow
@@ -590,7 +589,6 @@ def _loaded_versions() -> dict[str, str]:
 
 _MARKS = ("x_yaml_sha256", "x_json_sha256")
 _BEGINNING = re.compile("".join(rf'[{{,]"{mark}":"([0-9a-f]{{64}})"' for mark in _MARKS) + ",")
-_INFINITY = re.compile(r'"(?:[^"\\]|\\.)*"|Infinity')
 
 
 def load_results(path: str | Path) -> Any:
@@ -619,11 +617,7 @@ def _write_twin(path: Path, plain: Mapping[str, Any]) -> None:
     if plain["x_seal"] is None or plain["x_seal"] != seal(plain, "x_seal"):
         twin.unlink(missing_ok=True)
         return
-    # JSON has no infinity, but numbers beyond what a float can hold.
-    text = _INFINITY.sub(
-        lambda found: "1e999" if found[0] == "Infinity" else found[0],
-        json.dumps(plain, separators=(",", ":"), ensure_ascii=False),
-    )
+    text = json_text(plain)
     body = f"{text[1:]}\n"
     hashes = (hashlib.sha256(content).hexdigest() for content in (path.read_bytes(), body.encode()))
     marks = ",".join(f'"{mark}":"{value}"' for mark, value in zip(_MARKS, hashes, strict=True))

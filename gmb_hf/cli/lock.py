@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +21,10 @@ app = typer.Typer(no_args_is_help=True)
 
 Prereg = Annotated[Path | None, option("A preregistration (gmb prereg init).")]
 Preset = Annotated[str | None, option("The design of a preset; that of the logs by default.")]
+Score = Annotated[
+    list[str] | None,
+    option("Only this column or indicator, not the design's candidates; several are possible."),
+]
 
 
 @app.command()
@@ -65,6 +71,15 @@ def lock(
     more_runs: MoreRuns = None,
     prereg: Prereg = None,
     preset: Preset = None,
+    score: Score = None,
+    sign: Annotated[int, option("Of --score: +1, high means risk; -1, low does.")] = 1,
+    sees_test_labels: Annotated[
+        bool | None,
+        option(
+            "Whether held-out labels went into the columns of --score.",
+            "--sees-test-labels/--no-test-labels",
+        ),
+    ] = None,
     out: Annotated[Path | None, option("Where to write the lock.")] = None,
     strict_lint: Annotated[
         bool, option("Refuse a design with warnings as well.", "--strict-lint")
@@ -120,7 +135,11 @@ def lock(
             f"{out}: a lock is there already; thresholds are locked once. Choose another --out, "
             "or pass --force and judge on new seeds"
         )
-    prepared, aside = _prepare(context, given, prereg, preset)
+    options.check_sign(sign)
+    known: Any = {"sign": sign, "sees_test_labels": sees_test_labels}
+    if not score and {"sign", "sees_test_labels"} & options.typed(context).keys():
+        raise InputError("--sign and --sees-test-labels are of --score; name one")
+    prepared, aside = _prepare(context, given, prereg, preset, score, known)
     with options.said_in_options():
         declared(prepared.completed)
     with show.counting("locking", len(prepared.design.candidates) + 2) as done:
@@ -137,16 +156,24 @@ def lock(
 
 
 def _prepare(
-    context: typer.Context, given: list[str], prereg: Path | None, preset: str | None
+    context: typer.Context,
+    given: list[str],
+    prereg: Path | None,
+    preset: str | None,
+    scores: list[str] | None = None,
+    known: Mapping[str, Any] = MappingProxyType({}),
 ) -> tuple[Prepared, int]:
     """Explore runs by the design of a file, a preset or the logs, and how many were set aside."""
-    from gmb_hf.benchmark.prepare import prepare
+    from gmb_hf.benchmark.prepare import own_score, prepare
     from gmb_hf.hub.panels import naming_panels
     from gmb_hf.hub.sources import design_for, part_of, read_runs
 
     log = read_runs(given)
+    fields = options.design_fields(context)
+    if scores:
+        fields["candidates"] = [own_score(name, log, **known) for name in scores]
     with options.said_in_options():
-        design = design_for(log, prereg, preset, options.design_fields(context))
+        design = design_for(log, prereg, preset, fields)
     options.check_event(context, design.event_type)
     part, aside = part_of(log, design, "explore")
     if aside:

@@ -14,7 +14,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from types import MappingProxyType
@@ -106,6 +108,7 @@ class Indicator:
             judged as it stands.
         published: whether it is a signal of the survey (docs/signals.md), which a design has as a
             candidate where the training recorded what such signals need.
+        package: which package registered it; "" for what was never registered.
     """
 
     name: str
@@ -122,6 +125,7 @@ class Indicator:
     kind: str = "label-free"
     rule: bool = False
     published: bool = False
+    package: str = ""
 
     def __post_init__(self) -> None:
         where = f"indicator {self.name!r}"
@@ -186,14 +190,18 @@ def register(
     kind: Kind = "label-free",
     rule: bool = False,
     published: bool = False,
+    package: str | None = None,
 ) -> Callable[[Callable[..., Values]], Callable[..., Values]]:
     """Enter the decorated function in the catalogue; the arguments are the fields of `Indicator`.
 
-    Its keyword-only arguments are the parameters, their defaults the declared ones.
+    Its keyword-only arguments are the parameters, their defaults the declared ones. The package is
+    that of the caller.
 
     Raises:
         InputError: the name is taken, or the declaration is inconsistent.
     """
+
+    owner = _package_of_caller() if package is None else package
 
     def enter(function: Callable[..., Values]) -> Callable[..., Values]:
         if name in _REGISTRY:
@@ -219,10 +227,16 @@ def register(
             kind=kind,
             rule=rule,
             published=published,
+            package=owner,
         )
         return function
 
     return enter
+
+
+def _package_of_caller() -> str:
+    """Of whoever called the function that asks, the package that its module is in."""
+    return str(sys._getframe(2).f_globals.get("__name__", "")).partition(".")[0]
 
 
 def register_column(
@@ -259,6 +273,7 @@ def register_column(
 
     if trailing is not None:
         declared["window_parameter"] = "window"
+    declared.setdefault("package", _package_of_caller())
     enter = register(name, summary=summary, source=source, needs=needs, **declared)
     enter(whole if trailing is None else windowed)
 
@@ -285,6 +300,19 @@ def get(name: str) -> Indicator:
     if name not in _REGISTRY:
         raise unknown("indicator", name, _REGISTRY)
     return _REGISTRY[name]
+
+
+@contextmanager
+def standing_in(indicators: Iterable[Indicator]) -> Iterator[None]:
+    """Meanwhile these indicators stand under their names, whatever was registered there."""
+    _load()
+    before = dict(_REGISTRY)
+    _REGISTRY.update({entry.name: entry for entry in indicators})
+    try:
+        yield
+    finally:
+        _REGISTRY.clear()
+        _REGISTRY.update(before)
 
 
 def compute(

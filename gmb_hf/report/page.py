@@ -325,7 +325,7 @@ def _bars(found: Answer) -> _Bars:
         bars = [
             bar(place, item)
             for place, item in enumerate(found.ranked)
-            if _class_of(item) == kind and item.name in shares
+            if class_of(item) == kind and item.name in shares
         ]
         most = _MOST.get(kind, 8)
         most = len(bars) if len(bars) <= most + 1 else most
@@ -382,7 +382,7 @@ def _point(item: IndicatorRecord, found: Answer) -> FirstAlarmPointRecord | None
     return None if first is None or found.budget is None else first.at(found.budget)
 
 
-def _class_of(item: IndicatorRecord) -> str:
+def class_of(item: IndicatorRecord) -> str:
     """A key of `_CLASSES`."""
     kind = kind_of(item)
     if kind in (BLIND_ALARM, COMBINATION):
@@ -480,7 +480,7 @@ def _rows(found: Answer) -> list[_Row]:
         label, why = found.label(item), map(reason, found.reasons(item))
         words = " ".join([shown_name(item), item.family or "", label, *why])
         may = bool(item.x_alarm_eligible)
-        rows.append(_Row(place, _class_of(item), label, may, cells, one_line(words).lower()))
+        rows.append(_Row(place, class_of(item), label, may, cells, one_line(words).lower()))
     return rows
 
 
@@ -560,7 +560,7 @@ def _score(
     robust = item.layer_D if first is None else first.robustness
     return {
         "name": one_line(shown_name(item)) or "(no name)",
-        "kind": _class_of(item),
+        "kind": class_of(item),
         "family": item.family and one_line(item.family),
         "may": item.x_alarm_eligible,
         "sentence": one_line(sentence_of(item) or item.layer_D.sensitivity_notes),
