@@ -227,10 +227,11 @@ def submit(
         raise InputError(f"{lock}: is on panel {home!r}, not {panel!r}; leave out --panel")
     found = FrozenPanel.find(str(home or panel))
     log, retrained = read_runs([str(one) for one in runs]), home is None
-    files, about = {}, {}
-    for indicator, record in third_party(frozen, log, task_aware=task_aware):
-        about[indicator.name] = record
-        files |= _series(indicator, record, frozen, log)
+    files: dict[str, pa.Array] = {}
+    about: dict[str, ScoreRecord] = {}
+    for indicator, score in third_party(frozen, log, task_aware=task_aware):
+        about[indicator.name] = score
+        files |= _series(indicator, score, frozen, log)
     carried, references = _code(code)
     record = SubmissionRecord.parse(
         {

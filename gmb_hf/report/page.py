@@ -1,8 +1,9 @@
 """report.html: the whole evaluation as one file, from results.yaml alone.
 
 It needs no network, no other file and no logs: style, script and data stand in it. The words and
-the tables are written by `page.html.j2`, the curves of a score by `page.js` when it is opened.
-Whatever a user named is text: jinja escapes it, and the script sets it as text content.
+the tables are written by `page.html.j2`; `table.js` sorts and filters, and `score.js` draws the
+curves of a score when it is opened. Whatever a user named is text: jinja escapes it, and the script
+sets it as text content.
 """
 
 from __future__ import annotations
@@ -59,10 +60,12 @@ from gmb_hf.report.tables import budget_table, run_budget_table, runs_table, ver
 from gmb_hf.stats import IntervalRecord
 from gmb_hf.tables import Line, Table, follow
 
+SCRIPTS = ("table.js", "score.js")
+"""Sorting and filtering of a table, and the charts of a score: what other pages use, too."""
 _UNDECLARED = "undeclared"
-_CLASSES = {**KINDS, _UNDECLARED: GROUPS["undeclared"]}
+CLASSES = {**KINDS, _UNDECLARED: GROUPS["undeclared"]}
 _MOST = {"label-free": 14, "undeclared": 14, "label-using": 4, "blind alarm": 4}
-_BLIND_NAMES = {
+BLIND_NAMES = {
     "memoryless": "a constant chance per checkpoint",
     "risk_set": "another run still at risk",
     **RIVALS,
@@ -114,7 +117,7 @@ def render_page(
     windows = answer(results, by_windows=True)
     runs, rows = _runs(results.event), _rows(found)
     done = definition_of_done(results, folder)
-    script = _resource("page.js")
+    script = "".join(map(resource, SCRIPTS)) + resource("page.js")
     environment = Environment(
         loader=PackageLoader("gmb_hf.report", "."),
         undefined=StrictUndefined,
@@ -127,16 +130,16 @@ def render_page(
     scores = [_score(item, design, found, runs) for item in found.ranked]
     data = {
         "runs": [one._asdict() for one in runs],
-        "design": _timing(design),
+        "design": timing(design),
         "by": "windows" if found.budget is None else "runs",
         "locked": found.locked,
         "scores": scores,
     }
     return environment.get_template("page.html.j2").render(
-        style=Markup(_resource("page.css")),
+        style=Markup(resource("page.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        data=Markup(_embedded(data)),
+        data=Markup(embedded(data)),
         results=results,
         answer=found,
         windows=windows if windows.beside else None,
@@ -149,7 +152,7 @@ def render_page(
         columns=_columns(found),
         classes=[
             (name, heading, own)
-            for name, heading in _CLASSES.items()
+            for name, heading in CLASSES.items()
             if (own := [row for row in rows if row.kind == name])
         ],
         labels=list(dict.fromkeys(map(found.label, found.ranked))),
@@ -164,12 +167,13 @@ def render_page(
     )
 
 
-def _resource(name: str) -> str:
+def resource(name: str) -> str:
+    """The text of a style or a script of the report."""
     text = importlib.resources.files("gmb_hf.report").joinpath(name).read_text(encoding="utf-8")
     return text.strip() + "\n"
 
 
-def _embedded(data: Any) -> str:
+def embedded(data: Any) -> str:
     """JSON that no HTML parser ends early, whatever is written in it; infinities become null."""
     plain = plain_data(data, number=lambda value: value if math.isfinite(value) else None)
     text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -261,7 +265,7 @@ class _Bars(NamedTuple):
     groups: list[tuple[str, list[_Bar], list[_Bar]]]
 
 
-_OUTCOMES = {
+OUTCOMES = {
     "false": "falsely alarmed",
     "timely": "warned in time",
     "early": "warned early",
@@ -270,7 +274,8 @@ _OUTCOMES = {
 }
 
 
-def _counts(at: FirstAlarmPointRecord) -> dict[str, int]:
+def outcome_counts(at: FirstAlarmPointRecord) -> dict[str, int]:
+    """How many runs had each of `OUTCOMES`."""
     return {
         "false": at.n_false_before_event + at.n_event_free_false,
         "timely": at.n_timely,
@@ -287,7 +292,7 @@ def _bars(found: Answer) -> _Bars:
         at = _point(item, found)
         coverage = follow(item.point(found.target), "coverage")
         if at is not None:
-            counts = _counts(at)
+            counts = outcome_counts(at)
             total = max(1, sum(counts.values()))
             shares[item.name] = {name: 100 * n / total for name, n in counts.items()}
         elif found.budget is None and coverage is not None:
@@ -300,7 +305,7 @@ def _bars(found: Answer) -> _Bars:
     def bar(place: int, item: IndicatorRecord) -> _Bar:
         at, own = _point(item, found), shares[item.name]
         x, parts = -own.get("false", 0.0), []
-        for name in _OUTCOMES:
+        for name in OUTCOMES:
             if own.get(name):
                 parts.append((name, scale * (x - low), scale * own[name]))
             x += own.get(name, 0.0)
@@ -319,9 +324,9 @@ def _bars(found: Answer) -> _Bars:
         may, texts = bool(item.x_alarm_eligible), (percent(warned), percent(blind))
         return _Bar(place, shown_name(item), may, parts, mark, texts[0], texts[1], said)
 
-    words = _OUTCOMES if budget is not None else {"timely": "warned of", "missed": "missed"}
+    words = OUTCOMES if budget is not None else {"timely": "warned of", "missed": "missed"}
     groups = []
-    for kind, heading in _CLASSES.items():
+    for kind, heading in CLASSES.items():
         bars = [
             bar(place, item)
             for place, item in enumerate(found.ranked)
@@ -333,7 +338,7 @@ def _bars(found: Answer) -> _Bars:
             groups.append((heading, bars[:most], bars[most:]))
     marked = any(one.blind is not None for _, *both in groups for bars in both for one in bars)
     ticks = [tick for tick in range(-100, 101, 20) if tick >= low]
-    seen = [name for name in _OUTCOMES if any(one.get(name) for one in shares.values())]
+    seen = [name for name in OUTCOMES if any(one.get(name) for one in shares.values())]
     return _Bars(
         [(scale * (tick - low), abs(tick)) for tick in ticks],
         scale * -low,
@@ -383,7 +388,7 @@ def _point(item: IndicatorRecord, found: Answer) -> FirstAlarmPointRecord | None
 
 
 def class_of(item: IndicatorRecord) -> str:
-    """A key of `_CLASSES`."""
+    """A key of `CLASSES`."""
     kind = kind_of(item)
     if kind in (BLIND_ALARM, COMBINATION):
         return kind
@@ -497,7 +502,7 @@ def _texts(table: Table) -> tuple[list[str], list[list[str]]]:
 # What a score opens to, for the script.
 
 
-class _Run(NamedTuple):
+class Run(NamedTuple):
     """A judged run: its seed or name, t*, and why it has none."""
 
     name: str
@@ -505,24 +510,25 @@ class _Run(NamedTuple):
     without: str
 
 
-def _runs(event: EventRecord) -> list[_Run]:
+def _runs(event: EventRecord) -> list[Run]:
     """The runs that alarms were counted on, in their order."""
     return [
-        _Run(one_line(name), step, one_line(event.x_without_event.get(name, "")))
+        Run(one_line(name), step, one_line(event.x_without_event.get(name, "")))
         for name, step in event.t_event_by_seed.items()
         if name not in event.x_excluded
     ]
 
 
-def _timing(design: Design | None) -> dict[str, Any] | None:
+def timing(design: Design | None) -> dict[str, Any] | None:
+    """What a chart needs of the design."""
     if design is None:
         return None
     names = ("horizon", "safe_gap", "burn_in", "primary_fpr", "primary_run_budget")
     return {name: getattr(design, name) for name in names}
 
 
-def _alarms(
-    first: FirstAlarmRecord, runs: Sequence[_Run], design: Design, at: FirstAlarmPointRecord
+def alarms_of(
+    first: FirstAlarmRecord, runs: Sequence[Run], design: Design, at: FirstAlarmPointRecord
 ) -> list[tuple[float | None, str]] | None:
     """The first alarm of each run and what it was; None where that is not held, or does not add up
     to the counts of the verdict."""
@@ -538,19 +544,19 @@ def _alarms(
             outcome = "timely" if run.event - step <= design.horizon else "early"
         found.append((step, outcome))
     outcomes = [outcome for _, outcome in found]
-    agrees = all(outcomes.count(name) == count for name, count in _counts(at).items())
+    agrees = all(outcomes.count(name) == count for name, count in outcome_counts(at).items())
     return found if agrees else None
 
 
 def _score(
-    item: IndicatorRecord, design: Design | None, found: Answer, runs: Sequence[_Run]
+    item: IndicatorRecord, design: Design | None, found: Answer, runs: Sequence[Run]
 ) -> dict[str, Any]:
     """Everything about one score that its row does not say."""
     first, at = item.x_first_alarm, _point(item, found)
     point = item.point(found.target)
     alarms = None
     if first is not None and at is not None and design is not None:
-        alarms = _alarms(first, runs, design, at)
+        alarms = alarms_of(first, runs, design, at)
     blind = {}
     if at is not None:
         measured = {name: getattr(at, name) for name in BLIND} | at.rivals
@@ -569,7 +575,7 @@ def _score(
         "windowsReasons": [one_line(reason(code)) for code in item.x_reasons],
         "warned": at.warned if at else follow(point, "coverage"),
         "warnedInterval": _pair(at.warned_interval if at else follow(point, "x_coverage_interval")),
-        "budgets": [_budget(one) for one in first.at_budget] if first else [],
+        "budgets": [budget_data(one) for one in first.at_budget] if first else [],
         "targets": [
             {
                 "target": one.target,
@@ -587,10 +593,12 @@ def _score(
         "alarms": alarms,
         "leads": [] if alarms or point is None else list(point.x_lead_times),
         "blind": [
-            {"name": _BLIND_NAMES.get(name, name.replace("_", " ")), "warned": warned, "p": p}
+            {"name": BLIND_NAMES.get(name, name.replace("_", " ")), "warned": warned, "p": p}
             for name, (warned, p) in blind.items()
         ],
-        "events": [{"event": one_line(one.event), **_budget(one.at)} for one in first.other_events]
+        "events": [
+            {"event": one_line(one.event), **budget_data(one.at)} for one in first.other_events
+        ]
         if first
         else [],
         "strata": [
@@ -617,7 +625,8 @@ def _score(
     }
 
 
-def _budget(at: FirstAlarmPointRecord) -> dict[str, Any]:
+def budget_data(at: FirstAlarmPointRecord) -> dict[str, Any]:
+    """What a chart shows of one budget."""
     return {
         "budget": at.budget,
         "words": in_words(at.budget),
