@@ -57,6 +57,7 @@ ROOMS = [
     "metrics",
     "run",
     "trial",
+    "leaderboard",
     "demo",
     "trainers",
     "cli",

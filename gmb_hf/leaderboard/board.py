@@ -11,9 +11,10 @@ import csv
 import hashlib
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -177,6 +178,20 @@ class PanelOnBoard:
         )
 
     @cached_property
+    def around(self) -> str:
+        """The judged runs and the design, as JSON for charts."""
+        return self._around(self.events)
+
+    @cached_property
+    def own_runs(self) -> str:
+        """The same of own runs, of which nothing is held."""
+        return self._around(())
+
+    def _around(self, runs: Sequence[Run]) -> str:
+        facts = {"runs": [run._asdict() for run in runs], "design": timing(self.design)}
+        return embedded({**facts, "by": "runs"})
+
+    @cached_property
     def parts(self) -> dict[str, int]:
         """How many runs each part has."""
         return {part: len(self.panel.read(part).runs) for part in (EXPLORE, HELD_OUT)}
@@ -193,13 +208,13 @@ class PanelOnBoard:
         """The best of a class on its own runs."""
         return next((one for one in self.ranked if one.kind == kind and one.at.warned), None)
 
-    @property
+    @cached_property
     def subject(self) -> str:
         """The class that the answer is about: the first that there is."""
         kinds = {entry.kind for entry in self.ranked}
         return next((kind for kind in CLASSES if kind in kinds), "label-free")
 
-    @property
+    @cached_property
     def sentence(self) -> str:
         """The answer in a sentence."""
         own = [entry for entry in self.ranked if entry.kind == self.subject]
@@ -214,13 +229,22 @@ class PanelOnBoard:
         if at.warned is None:
             return f"{said}."
         lead = "" if at.lead_median is None else f", {steps(at.lead_median)} steps ahead in median"
+        name = one_line(best.shown_name) + " (scores as submitted)" * (not best.built_in)
         chance = "" if blind is None else f"; the hardest blind alarm warned of {percent(blind)}"
         return (
-            f"{said}. The best{' of them' if passed else ''}, {one_line(best.shown_name)}, warned "
+            f"{said}. The best{' of them' if passed else ''}, {name}, warned "
             f"of {percent(at.warned)} {_interval(at.warned_interval)} of {at.n_events:,} events"
             f"{lead}, and {percent(at.false_share)} {_interval(at.false_interval)} of "
             f"{at.n_runs:,} runs were falsely alarmed{chance}."
         )
+
+    @property
+    def others(self) -> str:
+        """How many of the other classes may act, in a sentence; empty where none may."""
+        counts = Counter(one.kind for one in self.ranked if one.first.label == SUPPORTED)
+        found = [f"{counts[kind]} {kind}" for kind in CLASSES if counts[kind]]
+        found = [text for text in found if not text.endswith(f" {self.subject}")]
+        return f"Of the other classes, these pass: {', '.join(found)}." if found else ""
 
 
 @dataclass(frozen=True)
@@ -433,39 +457,8 @@ class _Site:
             found.setdefault(entry.page, []).append(entry)
         return found
 
-    @cached_property
-    def _environment(self) -> Environment:
-        environment = Environment(
-            loader=PackageLoader("gmb_hf.leaderboard", "."),
-            undefined=StrictUndefined,
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        environment.filters.update(
-            line=one_line,
-            percent=percent,
-            steps=steps,
-            p=p_value,
-            interval=_interval,
-            reason=reason,
-        )
-        environment.globals.update(
-            in_words=in_words,
-            hardest=hardest,
-            bar=_bar,
-            is_link=is_link,
-            number=number,
-            outcomes=OUTCOMES,
-            version=__version__,
-            supported=SUPPORTED,
-            trial_name=TRIAL,
-            blind_class=BLIND_ALARM,
-        )
-        return environment
-
     def _render(self, name: str, **values: Any) -> str:
-        return self._environment.get_template(f"{name}.html.j2").render(
+        return _environment().get_template(f"{name}.html.j2").render(
             panels=self.panels, **values
         )
 
@@ -615,7 +608,7 @@ def _of_score(entries: Sequence[Entry], panels: Mapping[str, PanelOnBoard]) -> d
         "entry": first,
         "entries": entries,
         "blind": blind,
-        "data": Markup(embedded(charts)),
+        "data": Markup(f"[{','.join(charts)}]"),
         "known": known,
         "heading": CLASSES[first.kind],
         "papers": list(
@@ -669,6 +662,39 @@ def _table(entries: Sequence[Entry]) -> Table:
     return Table.of(entries, columns, "leaderboard", "The leaderboard, by runs")
 
 
+@cache
+def _environment() -> Environment:
+    """The templates, and what they call."""
+    environment = Environment(
+        loader=PackageLoader("gmb_hf.leaderboard", "."),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        line=one_line,
+        percent=percent,
+        steps=steps,
+        p=p_value,
+        interval=_interval,
+        reason=reason,
+    )
+    environment.globals.update(
+        in_words=in_words,
+        hardest=hardest,
+        bar=_bar,
+        is_link=is_link,
+        number=number,
+        outcomes=OUTCOMES,
+        version=__version__,
+        supported=SUPPORTED,
+        trial_name=TRIAL,
+        blind_class=BLIND_ALARM,
+    )
+    return environment
+
+
 # Parts of pages, made of numbers alone.
 
 
@@ -705,24 +731,18 @@ def _bar(at: FirstAlarmPointRecord) -> Markup:
     )
 
 
-def _charts(entry: Entry, board: PanelOnBoard, blind: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """What the charts of a report need of an entry: the page around it, and the score."""
+def _charts(entry: Entry, board: PanelOnBoard, blind: Sequence[tuple[str, Any]]) -> str:
+    """What the charts of a report need of an entry, as JSON: the page around it, and the score."""
     runs = () if entry.own else board.events
-    found = alarms_of(entry.first, runs, board.design, entry.at) if runs else None
     interval = entry.at.warned_interval
-    return {
-        "runs": [run._asdict() for run in runs],
-        "design": timing(board.design),
-        "by": "runs",
-        "score": {
-            "alarms": found,
-            "leads": [],
-            "targets": [],
-            "budgets": [budget_data(one) for one in entry.first.at_budget],
-            "warned": entry.at.warned,
-            "warnedInterval": None if interval is None else (interval.low, interval.high),
-            "blind": [
-                {"name": name, "warned": one.warned, "p": one.p_value} for name, one in blind
-            ],
-        },
+    score = {
+        "alarms": alarms_of(entry.first, runs, board.design, entry.at) if runs else None,
+        "leads": [],
+        "targets": [],
+        "budgets": [budget_data(one) for one in entry.first.at_budget],
+        "warned": entry.at.warned,
+        "warnedInterval": None if interval is None else (interval.low, interval.high),
+        "blind": [{"name": name, "warned": one.warned, "p": one.p_value} for name, one in blind],
     }
+    around = board.own_runs if entry.own else board.around
+    return f'{around[:-1]},"score":{embedded(score)}}}'

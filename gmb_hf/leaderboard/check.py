@@ -148,11 +148,13 @@ def check(folder: str | Path, *, keep: bool = True) -> Checked:
         log = _log(submission, panel)
         stand_ins = [_stand_in(name, one, lock) for name, one in record.scores.items()]
         faults += _installed(submission, lock, log)
+        if faults:
+            return Checked(submission, tuple(faults))
         with catalogue.standing_in(one for one in stand_ins if one is not None):
             found = _recomputed(submission, panel, lock, results, log)
     except InputError as error:
-        return Checked(submission, (*faults, f"{submission.folder}: {error}"))
-    faults += found.faults
+        return Checked(submission, (f"{submission.folder}: {error}",))
+    faults = found.faults
     missing = tuple(_not_checked(submission))
     if faults or found.results is None:
         return Checked(submission, tuple(faults), missing)
@@ -167,9 +169,22 @@ def check(folder: str | Path, *, keep: bool = True) -> Checked:
         n_scores=len(lock.design.candidates),
         scores=tuple(_scores(submission, found.results)),
     )
+    forged = _held_before(submission, checked)
+    if forged:
+        return Checked(submission, tuple(forged), missing)
     if keep:
         write_text(submission.folder / CHECK, json_text(checked.plain()) + "\n")
     return Checked(submission, (), missing, checked)
+
+
+def _held_before(submission: Submission, checked: CheckRecord) -> list[str]:
+    """What an earlier check.json of these very files says otherwise."""
+    before = CheckRecord.of(submission)
+    if before is None:
+        return []
+    theirs, ours = ({"scores": [dict(x.plain()) for x in one.scores]} for one in (before, checked))
+    same_version = before.package_version == __version__
+    return _compared(submission.folder / CHECK, theirs, ours, words=same_version)[0]
 
 
 def _of_others(
@@ -385,6 +400,8 @@ def _compared(where: Path, theirs: Any, ours: Any, *, words: bool) -> tuple[list
             equal += 1
             continue
         lines.append(f"{where}: {path}: submitted {_shown(submitted)}, recomputed {_shown(found)}")
+    # What a hash is of says more than the hash.
+    lines.sort(key=lambda line: "fingerprint" in line or "_hashes" in line)
     more = len(lines) - _MOST
     if more > 0:
         lines = [*lines[:_MOST], f"{where}: and {more:,} more values differ"]

@@ -120,11 +120,15 @@ class SubmissionRecord(Section):
     @classmethod
     def _is_a_name(cls, name: str) -> str:
         if not _NAME.fullmatch(name):
-            raise ValueError(
-                f"{one_line(name)!r} is no name of a submission: letters, digits, dot, hyphen and "
-                "underscore, 64 at most, the first a letter or digit"
-            )
+            raise _no_name(name)
         return name
+
+
+def _no_name(name: str) -> InputError:
+    return InputError(
+        f"{one_line(name)!r} is no name of a submission: letters, digits, dot, hyphen and "
+        "underscore, 64 at most, the first a letter or digit"
+    )
 
 
 def is_link(text: str) -> bool:
@@ -214,6 +218,12 @@ def submit(
         InputError: the lock is of another panel, the results are by another lock, a text is missing
             or too long, there is no code, or the folder is there already.
     """
+    place = Path(out) / name
+    if not _NAME.fullmatch(name):
+        raise _no_name(name)
+    if place.exists():
+        raise InputError(f"{place}: is there already; choose another name, or remove it")
+    carried, references = _code(code)
     frozen, judged = Lock.read(lock), _results(results)
     if judged.x_provenance is None or judged.x_provenance.lock_hash != frozen.hash:
         raise InputError(f"{results}: was not judged by {lock}; gmb evaluate --lock {lock}")
@@ -232,7 +242,6 @@ def submit(
     for indicator, score in third_party(frozen, log, task_aware=task_aware):
         about[indicator.name] = score
         files |= _series(indicator, score, frozen, log)
-    carried, references = _code(code)
     record = SubmissionRecord.parse(
         {
             "name": name,
@@ -250,9 +259,6 @@ def submit(
         },
         where="submission",
     )
-    place = Path(out) / name
-    if place.exists():
-        raise InputError(f"{place}: is there already; choose another name, or remove it")
     place.parent.mkdir(parents=True, exist_ok=True)
     source = Path(results) / RESULTS if Path(results).is_dir() else Path(results)
     with whole_folder(place) as workshop:

@@ -261,7 +261,8 @@ function rateChart(score, page, width) {
     draw(at, "r", at.budget, `threshold ${precise(at.threshold)}: ${rate(at.rate)} of runs, budget ${at.words}`);
   }
   return card("Threshold against false alarms", svg,
-    "Dots: share of windows, as layer B has it." + (byRuns.length ? " Squares: share of runs falsely alarmed." : "") +
+    (byWindows.length ? "Dots: share of windows, as layer B has it." : "") +
+    (byRuns.length ? " Squares: share of runs falsely alarmed." : "") +
     " Bars: 95% intervals. Dashes: what was asked for. The axis of rates is a square root." +
     (never.length ? ` Abstains at ${never.join(", ")}.` : ""));
 }

@@ -1,0 +1,609 @@
+"""Submissions to the leaderboard: made, computed anew, refused, and shown."""
+
+from __future__ import annotations
+
+import json
+import re
+import runpy
+import shlex
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from gmb_hf import Design, InputError, Results, RunLog, preset
+from gmb_hf.benchmark.evaluate import evaluate_lock
+from gmb_hf.benchmark.locking import make_lock
+from gmb_hf.cli import main
+from gmb_hf.design.lock import Lock
+from gmb_hf.documents import seal
+from gmb_hf.files import json_text
+from gmb_hf.hub import panels
+from gmb_hf.hub.panels import FrozenPanel, Recipe
+from gmb_hf.indicators import catalogue
+from gmb_hf.leaderboard.board import build_board
+from gmb_hf.leaderboard.check import CheckRecord, check, hashes
+from gmb_hf.leaderboard.submission import KEY, Submission, submit
+
+ROOT = Path(__file__).resolve().parents[1]
+NAME = "rise_of_gini"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+HOSTILE = '<img src=x onerror="alert(1)">/../../{{ 7 * 7 }}'
+"""A name that is markup, a path and a template."""
+
+
+def small(log: RunLog, extra: str = "unembedding_gini") -> RunLog:
+    """The columns that the tests read; the example's own one among them."""
+    names = ("test_acc", "train_acc", "embedding_gini", "embedding_norm")
+    values = {name: log.panel(name).values for name in names}
+    values[extra] = values["embedding_gini"]
+    return RunLog.from_arrays(log.runs, log.panel("step").steps[0], values, seeds=log.seeds)
+
+
+@pytest.fixture(scope="module")
+def home(
+    tmp_path_factory: pytest.TempPathFactory,
+    design: Design,
+    explore_log: RunLog,
+    held_out_log: RunLog,
+) -> Iterator[Path]:
+    """A folder with two small panels, in which everything is typed."""
+    place = tmp_path_factory.mktemp("leaderboard")
+    seeds = {"seeds_explore": list(explore_log.seeds), "seeds_eval": list(held_out_log.seeds)}
+    gini = {"name": "embedding_gini", "family": "spectral"}
+    few = {"null_draws": 199, "bootstrap_draws": 50, "window_sweep": [50, 100]}
+    chosen = design.replace(**seeds, **few, candidates=[gini])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setenv(panels.PLACE, str(place / "panels"))
+        for name, extra in (("quick-29", "unembedding_gini"), ("mul-31", "other")):
+            parts = {"explore": small(explore_log, extra), "heldout": small(held_out_log, extra)}
+            recipe = Recipe(name, "Which score announces it", lambda: preset("smoke"))
+            panels.freeze(recipe, parts, chosen, Path("panels", name), command="by hand")
+        shutil.copytree(ROOT / "examples" / "my_score", place / "examples" / "my_score")
+        yield place
+
+
+def commands_of(page: str, heading: str) -> list[list[str]]:
+    """What is typed below a heading of a page."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8").replace("\\\n", " ")
+    part = text.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    blocks = re.findall(r"```sh\n(.*?)```", part, re.DOTALL)
+    return [shlex.split(line) for block in blocks for line in block.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def typed(home: Path) -> Path:
+    """The page docs/submit.md, typed from its first command to its last."""
+    for program, *words in commands_of("submit.md", "One submission, from numbers to the site"):
+        if program == "python":
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(sys, "argv", words)
+                runpy.run_path(words[0], run_name="__main__")
+        else:
+            fast = ["--no-figures"] if words[0] == "evaluate" else []
+            assert main([*words, *fast]) == 0, words
+    return home
+
+
+@pytest.fixture
+def folder(typed: Path, tmp_path: Path) -> Path:
+    """A copy of the submission that the page made."""
+    return Path(shutil.copytree(typed / "submissions" / NAME, tmp_path / "submissions" / NAME))
+
+
+def judge(lock: Path, held_out: RunLog) -> Path:
+    """The results of held-out runs by a lock, beside it."""
+    judged = evaluate_lock(Lock.read(lock), held_out).results
+    return judged.sealed().write(lock.parent / "results" / "results.yaml")
+
+
+def change_card(folder: Path, **fields: Any) -> None:
+    path = folder / "README.md"
+    header, _, rest = path.read_text().removeprefix("---\n").partition("---\n")
+    data = yaml.safe_load(header)
+    data[KEY] |= fields
+    path.write_text(f"---\n{yaml.safe_dump(data)}---\n{rest}")
+
+
+# One submission.
+
+
+def test_the_page_leads_to_a_site(typed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    submission = Submission.read(typed / "submissions" / NAME)
+    assert submission.record.scores["my_score"].kind == "task-aware"
+    assert (submission.folder / "code" / "my_score.py").is_file()
+    found = CheckRecord.of(submission)
+    assert found is not None
+    results = Results.read(typed / "results" / "results.yaml")
+    (score,) = found.scores
+    assert score.first_alarm == results.indicators[0].x_first_alarm
+    page = next((typed / "site" / "scores").iterdir()).read_text()
+    assert "task-aware" in page.lower()
+    assert "that its numbers are computed from these logs" in page
+    # Checked once more it is the same, and the ledger of the panel does not count the check.
+    looks = FrozenPanel.find("quick-29").ledger().locks
+    again = check(submission.folder)
+    assert again.record is not None
+    assert again.record.scores == found.scores
+    assert FrozenPanel.find("quick-29").ledger().locks == looks
+    assert [one.lock_hash for one in looks] == [submission.record.lock_hash]
+
+
+def test_the_example_is_causal(explore_log: RunLog) -> None:
+    example = runpy.run_path(str(ROOT / "examples" / "my_score" / "my_score.py"))
+    gini = explore_log.panel("embedding_gini").values[0]
+    whole = example["my_score"](gini)
+    for cut in (1, 5, 17):
+        assert np.array_equal(example["my_score"](gini[:cut]), whole[:cut])
+
+
+def test_a_registered_indicator_needs_no_scores(typed: Path, tmp_path: Path) -> None:
+    lock, panel = tmp_path / "lock.yaml", FrozenPanel.find("quick-29")
+    command = ["lock", "--runs", "panel:quick-29", "--score", "embedding_norm_drop"]
+    assert main([*command, "--out", str(lock)]) == 0
+    results = judge(lock, panel.read("heldout"))
+    made = submit(
+        "plain",
+        runs=["panel:quick-29"],
+        lock=lock,
+        results=results,
+        author="A",
+        claim="B",
+        code=["https://github.com/ORG/NAME@0123abc"],
+        out=tmp_path,
+    )
+    assert made.files == ("README.md", "lock.yaml", "results.yaml")
+    found = check(made.folder)
+    assert found.faults == ()
+    assert found.not_checked == (
+        "how often held-out runs were looked at before this lock: they lie open",
+    )
+    again = {"lock": lock, "results": results, "author": "A", "claim": "B", "out": tmp_path / "x"}
+    for wrong, message in (
+        ({"code": ["https://github.com/ORG/NAME"]}, "a repository stands with its commit"),
+        ({"code": ["no.py"]}, "--code no.py: there is no such file or folder"),
+        ({"code": []}, "--code is missing: name a repository and its commit"),
+        ({"out": tmp_path}, "is there already; choose another name, or remove it"),
+        ({"results": typed / "results"}, "was not judged by"),
+        ({"panel": "mul-31"}, "is on panel 'quick-29', not 'mul-31'; leave out --panel"),
+        ({"author": " "}, "author"),
+        ({"name": "../plain"}, "'../plain' is no name of a submission: letters, digits"),
+    ):
+        given: Any = {**again, "name": "plain", "code": [str(lock)], **wrong}
+        with pytest.raises(InputError, match=re.escape(message)):
+            submit(given.pop("name"), runs=["panel:quick-29"], **given)
+
+
+# What differs.
+
+
+def other_panel(folder: Path) -> None:
+    """The lock of another panel, with all that belongs to it."""
+    panel = FrozenPanel.find("mul-31")
+    lock, _ = make_lock(panel.design(), panel.read("explore"))
+    lock.write(folder / "lock.yaml")
+    change_card(folder, lock_hash=lock.hash)
+
+
+def changed_scores(folder: Path) -> None:
+    log = RunLog.read(folder / "scores.parquet")
+    values = log.table["my_score"].to_numpy() + 0.01
+    table = log.table.set_column(
+        log.table.column_names.index("my_score"), "my_score", pa.array(values)
+    )
+    RunLog.from_table(table).write(folder / "scores.parquet")
+
+
+def fewer_scores(folder: Path) -> None:
+    log = RunLog.read(folder / "scores.parquet")
+    RunLog.from_table(log.table.slice(3)).write(folder / "scores.parquet")
+
+
+def edited_scores(folder: Path) -> None:
+    table = pq.read_table(folder / "scores.parquet")
+    place = table.column_names.index("my_score")
+    values = pa.array(table["my_score"].to_numpy() * 2)
+    pq.write_table(table.set_column(place, "my_score", values), folder / "scores.parquet")
+
+
+def easier_threshold(folder: Path) -> None:
+    """A lower threshold, in a lock whose seal is right."""
+    data = yaml.safe_load((folder / "lock.yaml").read_text())
+    data["x_lock"]["candidates"]["my_score"]["first_alarm"]["central"]["0.05"] = 0.125
+    data["x_lock"]["hash"] = seal(data, "x_lock.hash")
+    (folder / "lock.yaml").write_text(yaml.safe_dump(data))
+    lock = Lock.read(folder / "lock.yaml")
+    results = Results.read(folder / "results.yaml")
+    assert results.x_provenance is not None
+    source = results.x_provenance.model_copy(update={"lock_hash": lock.hash})
+    results.model_copy(update={"x_provenance": source}).sealed().write(folder / "results.yaml")
+    change_card(folder, lock_hash=lock.hash)
+
+
+def better_results(folder: Path) -> None:
+    """More events warned of than there were, sealed again."""
+    results = Results.read(folder / "results.yaml")
+    item = results.indicators[0]
+    assert item.x_first_alarm is not None
+    points = [
+        one.model_copy(update={"warned": 0.99, "lead_median": 321.0})
+        for one in item.x_first_alarm.at_budget
+    ]
+    first = item.x_first_alarm.model_copy(update={"at_budget": tuple(points)})
+    items = (item.model_copy(update={"x_first_alarm": first}), *results.indicators[1:])
+    results.model_copy(update={"indicators": items}).sealed().write(folder / "results.yaml")
+
+
+def forged_check(folder: Path) -> None:
+    data = json.loads((folder / "check.json").read_text().replace("1e999", "1e308"))
+    data["scores"][0]["first_alarm"]["at_budget"][0]["warned"] = 0.99
+    (folder / "check.json").write_text(json_text(data))
+
+
+FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "another panel's lock": (
+        other_panel,
+        r"lock\.yaml: was made on panel 'mul-31', the card says panel 'quick-29'",
+    ),
+    "changed scores": (
+        changed_scores,
+        r"lock\.yaml: x_lock\.candidates\.my_score\.members\.central\.0\.\d+: submitted "
+        r"[-\d.]+, recomputed [-\d.]+",
+    ),
+    "fewer scores": (fewer_scores, r"scores\.parquet has no score for 3 of [\d,]+ checkpoints"),
+    "edited scores": (edited_scores, r"scores\.parquet: the content is not what gmb wrote"),
+    "an easier threshold": (
+        easier_threshold,
+        r"my_score\.first_alarm\.central\.0\.05: submitted 0\.125, recomputed",
+    ),
+    "better results": (
+        better_results,
+        r"results\.yaml: indicators\.my_score\.x_first_alarm\.at_budget\[0\]\.warned: submitted "
+        r"0\.99, recomputed 0\.",
+    ),
+    "a forged check": (forged_check, r"check\.json: scores\[0\]\.first_alarm.*submitted 0\.99"),
+    "another fingerprint": (
+        lambda folder: change_card(folder, fingerprint="0" * 16 + "|null|70"),
+        r"the card is of panel 'quick-29' with the runs 0{16}\|null\|70, the panel here has",
+    ),
+    "own runs that are the panel's": (
+        lambda folder: (
+            change_card(folder, retrained=True),
+            shutil.copy(folder / "scores.parquet", folder / "runs.parquet"),
+        ),
+        r"was made on panel 'quick-29', the card says own runs",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FAULTS)
+def test_what_differs_is_named(folder: Path, what: str, capsys: Any, home: Path) -> None:
+    spoil, message = FAULTS[what]
+    spoil(folder)
+    assert main(["leaderboard", "check", str(folder)]) == 2
+    said = capsys.readouterr()
+    assert re.search(message, said.err), said.err
+    assert "Traceback" not in said.err
+    assert said.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"panel": "quick-30"}, "panel 'quick-30' is unknown; .* Did you mean 'quick-29'"),
+        ({"panel": "sub-29"}, r"panel 'sub-29': is not in .*gmb panel build sub-29"),
+        ({"panel": "../quick-29"}, r"panel '../quick-29' is unknown"),
+        ({"name": HOSTILE}, "is no name of a submission: letters, digits"),
+        ({"name": "other"}, "gmb_submission.name is 'other', the folder is called"),
+        ({"code": [{"file": "../../../etc/passwd"}]}, "is no file in this folder; nothing is read"),
+        ({"code": [{"file": "gone.py"}]}, "gone.py: is missing; gmb submit writes it"),
+        ({"code": [{"repository": "javascript:alert(1)", "commit": "0123abc"}]}, "https address"),
+        ({"code": [{}]}, "name either a file or a repository and a commit"),
+        ({"claim": "x" * 301}, "claim"),
+        ({"claims": "x"}, "claims is unknown; did you mean claim"),
+        ({"format": 2}, "format must be 1|format"),
+    ],
+)
+def test_a_card_that_is_none(folder: Path, fields: dict[str, Any], message: str) -> None:
+    change_card(folder, **fields)
+    with pytest.raises(InputError, match=message) as caught:
+        check(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_no_submission(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(InputError, match=r"is no submission: it has no README.md; gmb submit"):
+        check(tmp_path)
+    (tmp_path / "README.md").write_text("---\na: b\n---\n")
+    with pytest.raises(InputError, match="its header has no gmb_submission"):
+        check(tmp_path)
+    (folder / "scores.parquet").unlink()
+    with pytest.raises(InputError, match=r"scores.parquet: is missing; gmb submit writes it"):
+        check(folder)
+
+
+# Scores of a package, and own runs.
+
+
+def test_an_indicator_of_a_package_with_and_without_it(home: Path, tmp_path: Path) -> None:
+    def slope(seen: catalogue.Observables, *, window: int = 100) -> Any:
+        count, values = seen.checkpoints(window), seen["embedding_gini"]
+        return values - np.roll(np.pad(values, ((0, 0), (count, 0)), "edge"), 0)[:, :-count]
+
+    theirs = catalogue.Indicator(
+        name="their_slope",
+        family="dynamics",
+        summary="rise",
+        needs=("embedding_gini",),
+        function=slope,
+        source="a package",
+        parameters={"window": 100},
+        window_parameter="window",
+        package="their_package",
+    )
+    panel = FrozenPanel.find("quick-29")
+    with catalogue.standing_in([theirs]):
+        candidate = {"name": "their_slope", "family": "dynamics", "params": {"window": 100}}
+        lock, _ = make_lock(panel.design().replace(candidates=[candidate]), panel.read("explore"))
+        lock.write(tmp_path / "lock.yaml")
+        judge(tmp_path / "lock.yaml", panel.read("heldout"))
+        made = submit(
+            "theirs",
+            runs=["panel:quick-29"],
+            lock=tmp_path / "lock.yaml",
+            results=tmp_path / "results",
+            author="A",
+            claim="B",
+            code=[str(tmp_path / "lock.yaml")],
+            out=tmp_path / "submissions",
+        )
+        assert made.columns == ["their_slope [window=50]", "their_slope [window=100]"]
+        installed = check(made.folder)
+        assert installed.faults == ()
+        assert len(installed.not_checked) == 1
+    without = check(made.folder)
+    assert without.faults == ()
+    assert "by the package their_package, which is not installed here" in without.not_checked[0]
+    other = catalogue.Indicator(
+        **{**theirs.__dict__, "function": lambda seen, window: 2 * slope(seen, window=window)}
+    )
+    with catalogue.standing_in([other]):
+        (fault,) = check(made.folder).faults[:1]
+    assert re.search(
+        r"their_slope \[window=50\] of run seed_\d+ at step [\d,]+: submitted [-.\de]+, "
+        r"their_package computes [-.\de]+",
+        fault,
+    )
+
+
+@pytest.fixture(scope="module")
+def on_own_runs(home: Path, explore_log: RunLog, held_out_log: RunLog) -> Path:
+    """A submission on runs of one's own, with a column that the panel lacks."""
+    place = home / "own"
+    place.mkdir()
+    logs = []
+    for log, first in ((explore_log, 300), (held_out_log, 400)):
+        own = small(log, "their_column")
+        table = own.table.set_column(
+            own.table.column_names.index("seed"),
+            "seed",
+            pa.array(own.table["seed"].to_numpy() % 100 + first),
+        )
+        names = pa.array([f"own_{seed}" for seed in table["seed"].to_pylist()])
+        logs.append(RunLog.from_table(table.set_column(0, "run", names)))
+    RunLog.concat(logs).write(place / "own.parquet")
+    fields = {
+        "seeds_explore": list(range(300, 330)),
+        "seeds_eval": list(range(400, 440)),
+        "candidates": [{"name": "their_column", "family": "external", "x_sees_test_labels": False}],
+    }
+    design = FrozenPanel.find("quick-29").design().replace(**fields)
+    lock, _ = make_lock(design, logs[0])
+    lock.write(place / "lock.yaml")
+    judge(place / "lock.yaml", logs[1])
+    given: Any = {
+        "runs": [str(place / "own.parquet")],
+        "lock": place / "lock.yaml",
+        "results": place / "results",
+        "author": "Somebody",
+        "claim": "Own runs",
+        "code": [str(place / "lock.yaml")],
+        "out": place / "submissions",
+    }
+    with pytest.raises(InputError, match="is on no panel; for own runs of a panel's law say"):
+        submit("own", **given)
+    submit("own", panel="quick-29", **given)
+    return place / "submissions" / "own"
+
+
+def test_own_runs_are_checked_and_listed_apart(on_own_runs: Path, tmp_path: Path) -> None:
+    found = check(on_own_runs)
+    assert found.faults == ()
+    assert "that the runs are trainings of the panel's law, all of them and unchosen" in (
+        found.not_checked
+    )
+    build_board(on_own_runs.parent, tmp_path / "site")
+    page = (tmp_path / "site" / "panels" / "quick-29.html").read_text()
+    ranked, apart = page.split("On own runs, listed apart")
+    assert "their_<wbr>column" in apart
+    assert "their_<wbr>column" not in ranked
+    assert "Nothing has been judged on this panel&#39;s own runs yet." in ranked
+
+
+# The site.
+
+
+class Shown(HTMLParser):
+    """The tags of a page and its text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def many(folder: Path, count: int, *, name: str = "my_score") -> Path:
+    """So many copies of a submission, by others, as the check left them."""
+    source = folder.parent
+    check_text = json.loads((folder / "check.json").read_text().replace("1e999", "1e308"))
+    for number in range(count):
+        place = source / f"copy-{number}"
+        shutil.copytree(folder, place)
+        author, about = f"Reader{number} {HOSTILE}", {name: {"kind": "task-aware"}}
+        change_card(place, name=place.name, author=author, scores=about)
+        submission = Submission.read(place)
+        scores = [{**one, "name": name} for one in check_text["scores"]]
+        data = {**check_text, "files": hashes(submission), "scores": scores}
+        (place / "check.json").write_text(json.dumps(data))
+    return source
+
+
+@pytest.fixture(scope="module")
+def site(typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A site of a trial of two panels, fifty submissions with hostile words, and own runs."""
+    place = tmp_path_factory.mktemp("site")
+    shutil.copytree(typed / "submissions", place / "submissions")
+    many(place / "submissions" / NAME, 49, name=HOSTILE)
+    for name in ("quick-29", "mul-31"):
+        panel = FrozenPanel.find(name)
+        lock, _ = make_lock(panel.design(), panel.read("explore"))
+        judged = evaluate_lock(lock, panel.read("heldout"))
+        judged.results.sealed().write(place / "trial" / name / "results.yaml")
+    (place / "trial" / "tables").mkdir()
+    (place / "trial" / "tables" / "transfer.csv").write_text(
+        "lock_of,panel,supported,signal,label_by_runs,warned,false_share,false_high,fault\n"
+        "quick-29,mul-31,1,embedding_gini,RANK_ONLY,0.5,0.02,0.1,\n"
+        "mul-31,quick-29,,,,,,,no column\n"
+    )
+    made = build_board(place / "submissions", place / "site", trial=place / "trial")
+    assert made.left_out == ()
+    return place / "site"
+
+
+def test_every_page_is_whole_and_escaped(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) == 1 + 2 + 50 + 4  # the index, panels, submissions, the trial
+    for page in pages:
+        shown = Shown(page.read_text(encoding="utf-8"))
+        assert not {tag for tag, _ in shown.tags} & {"img", "iframe", "object"}
+        for tag, attributes in shown.tags:
+            assert not [name for name in attributes if name.startswith("on")]
+            link = attributes.get("href") or attributes.get("src")
+            if link and tag != "a":
+                assert (page.parent / link).resolve().is_file()
+            elif link and not link.startswith(("http", "#")):
+                assert (page.parent / link.partition("#")[0]).resolve().is_file(), link
+    text = (site / "panels" / "quick-29.html").read_text(encoding="utf-8")
+    shown = Shown(text)
+    assert "{{ 7 * 7 }}" in shown.text
+    assert f"Reader3 {HOSTILE}" in shown.text
+    assert all(path.parent.name == "scores" for path in site.glob("scores/*"))
+    readme = (site / "README.md").read_text()
+    assert yaml.safe_load(readme.split("---")[1])["sdk"] == "static"
+    rows = (site / "leaderboard.csv").read_text().splitlines()
+    assert len(rows) == 1 + 50 + 2 * 4
+
+
+def test_the_numbers_are_those_of_the_operator(site: Path) -> None:
+    results = Results.read(site.parent / "trial" / "mul-31" / "results.yaml")
+    first = results.indicators[0].x_first_alarm
+    assert first is not None
+    at = first.at(0.05)
+    assert at.warned_interval is not None
+    page = Shown((site / "panels" / "mul-31.html").read_text())
+    low, high = at.warned_interval.low, at.warned_interval.high
+    assert f"warned of {at.warned:.0%} [{low:.0%}, {high:.0%}] of {at.n_events} events" in page.text
+    assert "1 run in 20" in page.text
+    assert "Held-out runs" in page.text
+
+
+def test_what_is_left_out_and_what_is_refused(folder: Path, tmp_path: Path, site: Path) -> None:
+    source = folder.parent
+    (folder / "README.md").write_text((folder / "README.md").read_text() + "\n")
+    (source / "empty").mkdir()
+    (source / "note.txt").touch()
+    out = tmp_path / "site"
+    with pytest.raises(InputError, match=r"there is nothing to show: .*empty: is no submission"):
+        build_board(source, out)
+    made = build_board(source, out, trial=site.parent / "trial")
+    assert [re.sub(r".*submissions/", "", why) for why in made.left_out] == [
+        "empty: is no submission: it has no README.md; gmb submit makes one",
+        f"{NAME}: was not checked as it is now: gmb leaderboard check",
+    ]
+    assert "was not checked as it is now" in (out / "index.html").read_text()
+    build_board(source, out, trial=site.parent / "trial")  # over its own site
+    with pytest.raises(InputError, match="submissions: holds something else; choose another --out"):
+        build_board(source, source, trial=site.parent / "trial")
+    with pytest.raises(InputError, match="nowhere: there is no such folder of submissions"):
+        build_board(tmp_path / "nowhere", out)
+    with pytest.raises(InputError, match="holds no results of a trial"):
+        build_board(source, out, trial=site)
+    other = tmp_path / "trial" / "mul-31"
+    shutil.copytree(site.parent / "trial" / "quick-29", other)
+    with pytest.raises(InputError, match="is not of the runs that panel 'mul-31' has here"):
+        build_board(source, out, trial=other.parent)
+
+
+# In a browser.
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("chromium is not on the PATH (Debian: apt install chromium)")
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright, of the extra `test`, is not installed"
+    )
+    with playwright.sync_playwright() as running:
+        launched = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        launched.close()
+
+
+def test_the_site_in_a_browser(browser: Any, site: Path) -> None:
+    context = browser.new_context(viewport={"width": 375, "height": 800}, color_scheme="dark")
+    page, faults = context.new_page(), []
+    page.on("console", lambda said: faults.append(said.text))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("dialog", lambda dialog: (faults.append(dialog.message), dialog.dismiss()))
+    page.on("request", lambda one: None if one.url.startswith("file:") else faults.append(one.url))
+    page.goto((site / "index.html").as_uri())
+    for place in ("panels/quick-29.html", "index.html"):
+        page.goto((site / place).as_uri())
+        wide = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0, place
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 29)"
+    page.goto((site / "panels" / "quick-29.html").as_uri())
+    assert page.locator("tr.score").count() == 50 + 4
+    page.get_by_label("Search").fill("reader7 <img")
+    assert page.locator("tr.score:visible").count() == 1
+    page.locator("#clear").click()
+    head = page.locator("#table > thead th", has_text="falsely alarmed")
+    head.get_by_role("button").click()
+    keys = "rows => rows.map(row => [row.parentNode.dataset.kind, row.cells[4].dataset.key])"
+    for kind in ("task-aware", "blind alarm"):
+        found = page.locator("tr.score").evaluate_all(keys)
+        shares = [float(key) for own, key in found if own == kind and key]
+        assert shares == sorted(shares, reverse=True)
+    page.locator("tr.score a.name").first.click()
+    page.wait_for_selector(".cards svg")
+    assert page.locator(".cards svg").count() >= 3
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    context.close()
+    assert faults == []
