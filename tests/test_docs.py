@@ -19,6 +19,7 @@ import csv
 import io
 import json
 import re
+import runpy
 import shlex
 import shutil
 import tomllib
@@ -45,6 +46,7 @@ from gmb_hf.design.design import EVENT_TYPES
 from gmb_hf.documents import parse_yaml
 from gmb_hf.files import parse_json
 from gmb_hf.hub import panels
+from gmb_hf.hub.panels import FrozenPanel
 from gmb_hf.report.answer import REASONS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -214,6 +216,12 @@ class Inputs:
 
     def sequential(self, folder: Path) -> None:
         shutil.copytree(GOLDEN / "sequential", folder / "runs" / "modular")
+
+    def submit(self, folder: Path) -> None:
+        example = folder / "examples" / "my_score" / "my_score.py"
+        shutil.copytree(ROOT / "examples" / "my_score", example.parent)
+        log = FrozenPanel.find("quick-29").read()
+        runpy.run_path(str(example))["score_runs"](log).write(folder / "my_score.parquet")
 
     def judge(self, folder: Path) -> None:
         log = synthetic_runlog(20, 31, 20)

@@ -13,7 +13,7 @@ from gmb_hf.errors import InputError
 
 app = typer.Typer(no_args_is_help=True)
 
-Folders = Annotated[list[Path], argument("Folders of submissions.", metavar="FOLDER...")]
+Folders = Annotated[list[Path], argument("Folders of submissions.", metavar="FOLDER")]
 
 
 def submit(

@@ -458,9 +458,7 @@ class _Site:
         return found
 
     def _render(self, name: str, **values: Any) -> str:
-        return _environment().get_template(f"{name}.html.j2").render(
-            panels=self.panels, **values
-        )
+        return _environment().get_template(f"{name}.html.j2").render(panels=self.panels, **values)
 
     def _readme(self) -> str:
         header = {
