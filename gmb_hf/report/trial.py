@@ -1,4 +1,4 @@
-"""The trial on paper: a table of signals and panels, the transfer matrix, a figure, one page."""
+"""The trial on paper: signals by panels, claims and measurements, transfers, a figure, a page."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.power import in_words
 from gmb_hf.errors import InputError
 from gmb_hf.escape import markdown, number, steps
+from gmb_hf.indicators import catalogue
+from gmb_hf.indicators.claims import CLAIMS, Claim
 from gmb_hf.report import style
-from gmb_hf.report.answer import KINDS, hardest, kind_of
+from gmb_hf.report.answer import KINDS, RULE, hardest, kind_of
 from gmb_hf.tables import Column, Table
 
 
@@ -127,39 +129,61 @@ def overview(rows: Sequence[TrialRow], panels: Sequence[str]) -> Table:
     return Table(columns, lines)
 
 
-def signals_by_panels(rows: Sequence[TrialRow], panels: Sequence[str], *, most: int = 30) -> Figure:
-    """What share of events each signal's first alarm warned of on each panel, by kind.
+_MOST = {"label-free": 24}
+_MOST_OF_OTHERS = 8
+_LEGEND = (
+    "events warned of by the first alarm, in %",
+    "dot: supported; framed: too many false alarms",
+)
 
-    A dot in the corner: supported. An orange frame: more than the budget of runs were falsely
-    alarmed, by the interval. A dash: no threshold keeps the budget, or the panel lacks the signal.
+
+def signals_by_panels(rows: Sequence[TrialRow], panels: Sequence[str]) -> Figure:
+    """What share of events each signal's first alarm warned of on each panel, by kind; one column.
+
+    A dot: supported. An orange frame: more than the budget of runs were falsely alarmed, by the
+    interval. A dash: no threshold keeps the budget, or the panel lacks the signal. Of each kind the
+    best are drawn, and a line says what the others reach at most.
     """
-    groups = [
-        (kind, _ranked([row for row in rows if row.kind == kind], panels)[:most]) for kind in KINDS
-    ]
-    groups = [(kind, held) for kind, held in groups if held]
-    if not groups:
+    groups = [(kind, _ranked([row for row in rows if row.kind == kind], panels)) for kind in KINDS]
+    drawn: list[tuple[str, list[list[TrialRow | None]], str]] = []
+    for kind, held in groups:
+        most = _MOST.get(kind, _MOST_OF_OTHERS)
+        rest = [row.at.warned or 0.0 for line in held[most:] for row in line if row is not None]
+        more = f"and {len(held) - most} more, none above {max(rest):.0%}" if rest else ""
+        if held:
+            drawn.append((kind, held[:most], more))
+    if not drawn:
         raise InputError("trial: no signal was judged on any panel")
-    count = sum(len(held) for _, held in groups) + 1.3 * len(groups)
+    count = sum(1.3 + len(held) + bool(more) for _, held, more in drawn)
     with style.house_style():
-        figure = style.new_figure(1.9 + 0.42 * len(panels), 0.7 + 0.135 * count)
+        figure = style.new_figure(1.75 + 0.31 * max(len(panels), 3), 1.1 + 0.122 * count)
         axes = figure.subplots()
         y = 0.0
-        for kind, held in groups:
-            axes.text(
-                -0.55, y + 0.1, kind, fontsize=6, style="italic", color=style.MUTED, ha="left"
-            )
+        for kind, held, more in drawn:
+            axes.text(-0.6, y, kind, fontsize=5.8, weight="bold", ha="right", va="center")
             y += 1.0
             for line in held:
                 name = next(row for row in line if row is not None).item.name
-                axes.text(-0.6, y, style.shorten(name, 28), fontsize=5.6, ha="right", va="center")
+                axes.text(-0.6, y, style.shorten(name, 30), fontsize=5.4, ha="right", va="center")
                 for x, row in enumerate(line):
                     _cell(axes, x, y, row)
                 y += 1.0
+            if more:
+                axes.text(
+                    -0.6, y, more, fontsize=5, style="italic", color=style.MUTED, ha="right",
+                    va="center",
+                )  # fmt: skip
+                y += 1.0
             y += 0.3
         for x, panel in enumerate(panels):
-            axes.text(x, -0.6, panel, fontsize=6, rotation=45, ha="left", va="bottom")
-        axes.set_xlim(-0.55, len(panels) - 0.45)
-        axes.set_ylim(y, -0.6)
+            axes.text(x, -0.7, panel, fontsize=5.8, rotation=45, ha="left", va="bottom")
+        for place, said in enumerate(_LEGEND):
+            axes.text(
+                max(len(panels), 3) - 0.45, y + 0.3 + place, said, fontsize=5, color=style.MUTED,
+                ha="right", va="center",
+            )  # fmt: skip
+        axes.set_xlim(-0.55, max(len(panels), 3) - 0.45)
+        axes.set_ylim(y + 2, -0.6)
         axes.set_axis_off()
     return figure
 
@@ -168,16 +192,78 @@ def _cell(axes: Axes, x: int, y: float, row: TrialRow | None) -> None:
     """One signal on one panel: the darker, the more events it warned of."""
     warned = None if row is None else row.at.warned
     if row is None or warned is None:
-        axes.text(x, y, "–", fontsize=5.5, ha="center", va="center", color=style.MUTED)
+        axes.text(x, y, "\u2013", fontsize=5.5, ha="center", va="center", color=style.MUTED)
         return
     over = row.at.false_interval is not None and row.at.false_interval.low > row.at.budget
     look: Any = {"edgecolor": style.VERMILION, "linewidth": 0.8} if over else {"edgecolor": "none"}
     shade = colormaps["Blues"](0.06 + 0.86 * warned)
     axes.add_patch(Rectangle((x - 0.46, y - 0.44), 0.92, 0.88, facecolor=shade, **look))
     ink = "#FFFFFF" if warned > 0.55 else style.INK
-    axes.text(x, y, f"{100 * warned:.0f}", fontsize=5.4, ha="center", va="center", color=ink)
+    axes.text(x, y, f"{100 * warned:.0f}", fontsize=5.2, ha="center", va="center", color=ink)
     if row.supported:
-        axes.plot([x + 0.34], [y - 0.28], marker="o", markersize=1.6, color=ink)
+        axes.plot([x + 0.34], [y - 0.2], marker="o", markersize=1.6, color=ink)
+
+
+def measured(claim: Claim, rows: Sequence[TrialRow], panels: Sequence[str]) -> str:
+    """What the trial found of one claim, in one sentence of Markdown.
+
+    The best of several calibrated measures is named as such, the other ones by their best; a rule
+    of the paper's own is told apart, with the runs that it falsely alarmed.
+    """
+    own = [row for row in rows if row.item.name in claim.indicators]
+    said = []
+    for kind in KINDS:
+        of_kind = _ranked([row for row in own if row.kind == kind], panels)
+        said += _rules(of_kind) if kind == RULE else _best_of(of_kind)
+    if not said:
+        return "Not measured: no panel of this trial has its columns."
+    return f"Here {'; '.join(said)}."
+
+
+def _best_of(held: Sequence[Sequence[TrialRow | None]]) -> list[str]:
+    """Calibrated measures of one kind: the best one, and at most what the others reach."""
+    if not held:
+        return []
+    first, *others = held
+    what = _named(first)
+    if others:
+        what = f"the best of {len(held)} measures, {what},"
+    said = f"{what} warned of {_shares(first)}"
+    if others:
+        best = max(row.at.warned or 0.0 for line in others for row in line if row is not None)
+        said += f", the {'others' if len(others) > 1 else 'other one'} of at most {best:.0%}"
+    at = [row.panel for row in first if row is not None and row.supported]
+    return [f"{said} (supported on {', '.join(at) if at else 'no panel'})"]
+
+
+def _rules(held: Sequence[Sequence[TrialRow | None]]) -> list[str]:
+    return [
+        f"the rule {_named(one)} as it stands warned of {_shares(one, false=True)}" for one in held
+    ]
+
+
+def _named(line: Sequence[TrialRow | None]) -> str:
+    """A signal's name, with what it is told where that is more than the run."""
+    row = next(row for row in line if row is not None)
+    kind = catalogue.get(row.item.name).kind
+    told = {"label-using": " (sees held-out labels)", "task-aware": " (knows the task)"}
+    return f"`{row.item.name}`{told.get(kind, '')}"
+
+
+def _shares(line: Sequence[TrialRow | None], *, false: bool = False) -> str:
+    """Shares of events by panel with their intervals, and of runs falsely alarmed."""
+    said = []
+    for row in line:
+        if row is None:
+            continue
+        share = "none of the events" if row.at.warned is None else f"{row.at.warned:.0%}"
+        if row.at.warned is not None and row.at.warned_interval is not None:
+            low, high = row.at.warned_interval.low, row.at.warned_interval.high
+            share += f" [{100 * low:.0f}, {100 * high:.0f}]"
+        if false and row.at.false_share is not None:
+            share += f", falsely alarming {row.at.false_share:.0%} of runs,"
+        said.append(f"{share} on {row.panel}")
+    return ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1]
 
 
 def render_trial(
@@ -215,6 +301,7 @@ def render_trial(
         transfer=transfer_table(transfers).md() if transfers else "",
         budget=in_words(rows[0].at.budget),
         blind=[*BLIND, *RIVALS],
+        claims=[(claim, measured(claim, rows, panels)) for claim in CLAIMS],
     )
 
 
