@@ -11,6 +11,8 @@ from gmb_hf import Design, InputError, RunLog, preset
 from gmb_hf.benchmark.results import Results
 from gmb_hf.hub import panels
 from gmb_hf.hub.panels import FrozenPanel, Recipe
+from gmb_hf.indicators import catalogue
+from gmb_hf.indicators.claims import CLAIMS
 from gmb_hf.report.trial import KINDS
 from gmb_hf.trial import trial
 
@@ -72,6 +74,11 @@ def test_a_trial_from_panels_to_one_page(folder: Path) -> None:
     page = (folder / "report.md").read_text(encoding="utf-8")
     for kind in {row.kind for row in found.rows}:
         assert f"## {KINDS[kind]}" in page
+    # Each claim stands beside what was measured, signals of other kinds told apart.
+    warned = float(rows["first", "embedding_gini"]["warned"])
+    said = f"Here `embedding_gini` (knows the task) warned of {warned:.0%} ["
+    assert said in next(line for line in page.splitlines() if "**Fourier concentration**" in line)
+    assert page.count("Not measured: no panel of this trial has its columns.") > 20
     # The same call judges nothing again.
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("results.yaml")}
     again = trial(["first", "second"], folder, figures=False)
@@ -89,3 +96,10 @@ def test_what_is_refused(folder: Path) -> None:
     message = "second/lock.yaml: is a lock of another panel, or of another design; choose another"
     with pytest.raises(InputError, match=message):
         trial(["first", "second"], folder, figures=False)
+
+
+def test_every_published_signal_has_its_claim_once() -> None:
+    said = [name for claim in CLAIMS for name in claim.indicators]
+    assert len(said) == len(set(said))
+    published = {name for name in catalogue.names() if catalogue.get(name).published}
+    assert published - {"train_loss"} <= set(said) <= set(catalogue.names())

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.report import style
 from gmb_hf.report.style import BLUE, INK, MUTED, ORANGE, VERMILION, line_key, note
+from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
 
 # Of a metric that carries the event: the same on training rows, and what both are called.
@@ -254,3 +255,77 @@ def _limits(bands: NDArray[np.float64], marks: Sequence[float]) -> tuple[float, 
     bottom, top = min(bottom, max(low, bottom - reach)), max(top, min(high, top + reach))
     margin = 0.1 * (top - bottom) or 0.5
     return bottom - margin / 2, top + margin
+
+
+@style.house_style()
+def missed_events(
+    scores: Scores,
+    metric: Panel,
+    threshold: float,
+    alarms: Sequence[float | None],
+    *,
+    horizon: int,
+    safe_gap: int,
+    count: int = 6,
+) -> Figure | None:
+    """Runs whose event had no warning, the first of them: the metric and what the score did.
+
+    None where no event was missed. The score is drawn on a scale of its own, the same in all
+    panels, with its threshold; a false alarm, so early that it means another thing, is marked.
+
+    Args:
+        scores: of all runs, with their events.
+        metric: the column that carries the event, of the same runs.
+        threshold: of the score, finite.
+        alarms: the step of each run's first alarm before its event, None where there was none.
+        horizon, safe_gap: in steps before the event, as of the design.
+        count: how many runs are shown at most.
+    """
+    first = np.array([np.nan if step is None else step for step in alarms], dtype=np.float64)
+    false = first <= scores.event_step - safe_gap
+    without = np.flatnonzero(scores.has_event & (np.isnan(first) | false))
+    if not len(without):
+        return None
+    chosen = without[:count]
+    figure, axes = style.panel_grid(
+        len(chosen), min(3, len(chosen)), width=7.2, panel_height=1.6, head=0.62
+    )
+    values = style.drawable(np.where(scores.present, scores.values, np.nan))[chosen]
+    low, high = np.nanquantile(values, [0.01, 0.99])
+    low, high = min(low, threshold), max(high, threshold)
+    margin = 0.08 * (high - low) or 0.5
+    for own, run, line in zip(axes, chosen.tolist(), values, strict=True):
+        event, there = scores.event_step[run], metric.present[run]
+        steps = metric.steps[run][there]
+        shown = steps <= event + horizon
+        own.axvspan(event - horizon, event, color=_HORIZON, linewidth=0, zorder=0)
+        own.plot(steps[shown], metric.values[run][there][shown], color=BLUE, linewidth=1.6)
+        own.axvline(event, color=INK, linewidth=1)
+        other = own.twinx()
+        other.set_ylim(low - margin, high + margin)
+        other.set_yticks([])
+        before = scores.present[run] & (scores.steps[run] <= event + horizon)
+        other.plot(scores.steps[run][before], line[before], color=MUTED, linewidth=1)
+        other.axhline(threshold, color=VERMILION, linewidth=1.1, linestyle=style.LONG_DASHED)
+        if false[run]:
+            other.axvline(first[run], color=VERMILION, linewidth=1.4)
+        said = f"false alarm at {first[run]:,.0f}" if false[run] else "no alarm"
+        own.set_title(f"{style.shorten(scores.runs[run], 28)}\n{said}", fontsize=7.5)
+        style.step_axis(own, "", ticks=4)
+    figure.suptitle(
+        f"{style.shorten(scores.name, 36)}: {len(without)} of {scores.has_event.sum()} events "
+        f"without a warning{f', the first {count}' if len(without) > count else ''}",
+        fontsize=9, y=0.995, va="top",
+    )  # fmt: skip
+    figure.supxlabel("training steps", fontsize=8.5, y=0.01)
+    axes[0].set_ylabel(style.shorten(metric.name, 24))
+    handles: list[Artist] = [
+        line_key(style.shorten(metric.name, 24), color=BLUE, linewidth=1.6),
+        line_key("score, own scale", color=MUTED, linewidth=1),
+        line_key("threshold", color=VERMILION, linestyle=style.LONG_DASHED),
+        line_key("event t*", color=INK, linewidth=1),
+        Patch(color=_HORIZON, label="horizon"),
+    ]
+    place = (0.5, 1 - 0.2 / figure.get_figheight())
+    figure.legend(handles=handles, loc="upper center", bbox_to_anchor=place, ncols=len(handles))
+    return figure

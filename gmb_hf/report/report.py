@@ -33,7 +33,9 @@ from gmb_hf.design.power import in_words, pass_line
 from gmb_hf.errors import InputError
 from gmb_hf.files import write_text
 from gmb_hf.report.answer import (
+    BLIND_ALARM,
     GROUPS,
+    RULE,
     RUNS,
     Answer,
     answer,
@@ -41,12 +43,13 @@ from gmb_hf.report.answer import (
     calibration_sentence,
     events_sentence,
     group_of,
+    kind_of,
     label_of,
     provenance,
     sentence_of,
     subtitle,
 )
-from gmb_hf.report.curves import grokking_curves, scores_around_event
+from gmb_hf.report.curves import grokking_curves, missed_events, scores_around_event
 from gmb_hf.report.figures import (
     first_alarm,
     fpr_control,
@@ -77,6 +80,7 @@ FIGURES = {
     "fpr": "fpr_control",
     "aligned": "scores_around_event",
     "leads": "lead_times",
+    "missed": "missed_events",
 }
 """The figures that a report has a place for, and what their files are called."""
 
@@ -325,7 +329,36 @@ def draw_with_runs(found: Evaluation | Reproduction) -> dict[str, Figure]:
     if np.isfinite(events).any():
         horizon = settings.horizon
         drawn["aligned"] = scores_around_event(shown, horizon=horizon, safe_gap=safe_gap)
+    missed = _missed(found) if isinstance(found, Evaluation) else None
+    if missed is not None:
+        drawn["missed"] = missed
     return drawn
+
+
+_TOLD = ("label-using", RULE, BLIND_ALARM)
+
+
+def _missed(found: Evaluation) -> Figure | None:
+    """Events without a warning, of the best score by runs that an operator may use."""
+    best = (item for item in answer(found.results).ranked if kind_of(item) not in _TOLD)
+    item = next((item for item in best if item.x_first_alarm is not None), None)
+    if (
+        item is None
+        or item.x_first_alarm is None
+        or found.design.metric not in found.log.observables
+    ):
+        return None
+    scores, threshold, _ = _with_threshold(found, item)
+    if threshold is None or not np.isfinite(threshold):
+        return None
+    return missed_events(
+        scores,
+        found.log.panel(found.design.metric),
+        threshold,
+        item.x_first_alarm.alarm_steps,
+        horizon=found.design.horizon,
+        safe_gap=found.design.safe_gap,
+    )
 
 
 def _with_threshold(found: Evaluation, item: IndicatorRecord) -> tuple[Scores, float | None, str]:

@@ -29,6 +29,7 @@ from gmb_hf.report.curves import (
     grokking_curves,
     held,
     median_over_runs,
+    missed_events,
     scores_around_event,
 )
 from gmb_hf.report.figures import (
@@ -148,6 +149,30 @@ def test_scores_without_events_thresholds_or_spread() -> None:
     figure = scores_around_event(shown, horizon=100)
     assert "no event to align" in texts(figure)
     assert not any("alarm" in text for text in texts(figure))
+
+
+def test_missed_events_are_shown_run_by_run() -> None:
+    steps = np.tile(np.arange(0, 100, 10), (4, 1))
+    values = np.tile(np.linspace(0, 1, 10), (4, 1))
+    log = RunLog.from_arrays(list("abcd"), steps[0], {"test_acc": values, "s": values})
+    scores = Scores.from_panel(log.panel("s"), [80.0, 80.0, 80.0, np.nan])
+    design: dict[str, Any] = {"horizon": 20, "safe_gap": 40}
+
+    def drawn(*alarms: float | None, **more: int) -> Figure | None:
+        return missed_events(scores, log.panel("test_acc"), 0.9, alarms, **design, **more)
+
+    # a is warned in time, b falsely alarmed 40 steps before, c without an alarm, d has no event.
+    figure = drawn(70, 40, None, 10)
+    assert figure is not None
+    assert [text for text in texts(figure) if "\n" in text] == [
+        "b\nfalse alarm at 40",
+        "c\nno alarm",
+    ]
+    assert figure.get_suptitle() == "s: 2 of 3 events without a warning"
+    assert drawn(70, 60, 41, None) is None
+    one = drawn(None, None, None, None, count=1)
+    assert one is not None
+    assert one.get_suptitle().endswith("3 of 3 events without a warning, the first 1")
 
 
 def test_a_wild_tail_does_not_hide_the_threshold() -> None:
