@@ -95,7 +95,7 @@ def demo(
         out: the folder; what an earlier start finished is not done again.
         panel: its name.
         seeds: fresh ones, that the panel does not have.
-        figures: whether to draw those of the panel, too.
+        figures: whether to draw any.
         counting: shows progress; nothing is shown without it.
         on_verdicts: is told the verdicts on the panel, before anything is trained.
         say: is told each alarm when it is raised.
@@ -117,9 +117,9 @@ def demo(
     acting, watched = watch(log, lock, results)
     table = watched_table(watched)
     paths = [*table.write(folder / "tables"), folder / panel / "report.md"]
-    paths += save_figure(
-        watched_curves(log, lock.design.metric, watched), folder / "figures" / "watched"
-    )
+    if figures:
+        curves = watched_curves(log, lock.design.metric, watched)
+        paths += save_figure(curves, folder / "figures" / "watched")
     return Demo(results, acting, watched, tuple(paths))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import math
 import os
 import re
@@ -23,6 +24,8 @@ from gmb_hf.errors import InputError, repeated
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
+
+logger = logging.getLogger(__name__)
 
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",
@@ -65,6 +68,7 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
         os.umask(mask)
         os.chmod(temporary, 0o666 & ~mask)
         os.replace(temporary, target)
+        logger.debug("wrote %s", target)
 
 
 _MARK = ".gmb-"  # in the names of temporary files and folders

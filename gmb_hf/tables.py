@@ -171,7 +171,8 @@ class Table:
         """The parts to print on a terminal of `width` cells; heads come first if there are any.
 
         Columns that do not belong on so narrow a terminal are left out; where the rest is too
-        wide, the last column that can gives way first. Text of other people is no markup.
+        wide, the last column that can gives way first. Where even that is not enough, a row has a
+        line for each of its cells. Text of other people is no markup.
         """
         from rich.table import Table as Grid
         from rich.text import Text
@@ -188,7 +189,22 @@ class Table:
         ]
         widths = _widths(columns, [line for line in lines if not isinstance(line, Line)], width)
 
+        fits = sum(widths) + _GAP * (len(widths) - 1) <= width
+
+        def stacked(rows: Sequence[Sequence[Text]]) -> Grid:
+            made = Grid.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
+            made.add_column(style="dim", overflow="fold")
+            made.add_column(overflow="fold")
+            for head, *others in rows:
+                made.add_row(Text(escape.one_line(columns[0].name)), Text(head.plain, "bold"))
+                for column, cell in zip(columns[1:], others, strict=True):
+                    if cell.plain:
+                        made.add_row(Text(f"  {escape.one_line(column.name)}"), cell)
+            return made
+
         def grid(rows: Sequence[Sequence[Text]]) -> Grid:
+            if not fits:
+                return stacked(rows)
             made = Grid.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
             for column, size in zip(columns, widths, strict=True):
                 made.add_column(
@@ -201,7 +217,7 @@ class Table:
                 made.add_row(*row)
             return made
 
-        if any(column.name for column in columns):
+        if fits and any(column.name for column in columns):
             yield grid([[Text(escape.one_line(c.name), style="bold") for c in columns]])
         for divides, block in itertools.groupby(lines, lambda line: isinstance(line, Line)):
             if divides:

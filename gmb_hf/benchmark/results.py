@@ -297,7 +297,8 @@ class Results(OpenSection):
         """Read a results file, ours or anybody's.
 
         Raises:
-            InputError: it does not match the schema; the path of each fault is named.
+            InputError: it does not match the schema; the path of each fault is named, and the
+                version that wrote it where that is another one.
         """
         twin = _read_twin(Path(path))
         if twin is not None:
@@ -309,11 +310,12 @@ class Results(OpenSection):
             raise InputError(f"{path}: is no results file: it has no schema_version")
         if found != "v0.4":
             raise InputError(f"{path}: schema_version is {found!r}, this version reads 'v0.4' only")
-        checked = cls.check(data)
-        if checked.faults:
-            more = f" (and {len(checked.faults) - 3} more)" if len(checked.faults) > 3 else ""
-            raise InputError(f"{path}: {'; '.join(checked.faults[:3])}{more}")
-        found = cls.parse(checked.content, where=str(path))
+        with _of_another_version(path, data):
+            checked = cls.check(data)
+            if checked.faults:
+                more = f" (and {len(checked.faults) - 3} more)" if len(checked.faults) > 3 else ""
+                raise InputError(f"{path}: {'; '.join(checked.faults[:3])}{more}")
+            found = cls.parse(checked.content, where=str(path))
         if found.x_seal is not None:
             found.check_seal(str(path), checked.content)
         return found
@@ -572,6 +574,25 @@ class Results(OpenSection):
             "x_sources": hub_sources(log.metadata),
         }
         return cls.parse({**content, **sections, **more}, where="results").sealed()
+
+
+@contextlib.contextmanager
+def _of_another_version(path: str | Path, data: Mapping[str, Any]) -> Iterator[None]:
+    """Say of a file that cannot be read which version of this package wrote it, if another did."""
+    try:
+        yield
+    except InputError as error:
+        source = data.get("x_provenance")
+        writer = source.get("package_version") if isinstance(source, dict) else None
+        if not isinstance(writer, str) or writer == __version__:
+            raise
+        fault = str(error).removeprefix(f"{path}: ")
+        raise InputError.at(
+            path,
+            "other_version",
+            f"was written by gmb-hf {cut(writer, 20)} and cannot be read by {__version__} "
+            f"({fault}); evaluate the runs again with gmb evaluate",
+        ) from error
 
 
 def _loaded_versions() -> dict[str, str]:

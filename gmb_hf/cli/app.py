@@ -10,6 +10,7 @@ from typing import Any
 import typer
 
 from gmb_hf._version import __version__
+from gmb_hf.cli.options import App, Quiet, Verbose
 
 _HELP = """May an early-warning score of a training run be trusted as an alarm?
 
@@ -52,18 +53,17 @@ _GROUPS = {
 
 def build(only: str | None = None) -> typer.Typer:
     """The application, with all its commands or with one of them."""
-    app = typer.Typer(
+    app = App(
         name="gmb",
         help=_HELP,
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
 
     @app.callback(invoke_without_command=True)
     def _root(
         version: bool = typer.Option(False, "--version", help="Show the version and stop."),
+        quiet: Quiet = False,
+        verbose: Verbose = 0,
     ) -> None:
         if version:
             print(f"gmb-hf {__version__}")
@@ -88,7 +88,7 @@ def command(words: Sequence[str]) -> Any:
 
     Building it takes longer than most commands, so that of a known command has no others in it.
     """
-    first = words[0] if words else None
+    first = next((word for word in words if not word.startswith("-")), None)
     return _parser(first if first in _COMMANDS or first in _GROUPS else None)
 
 
@@ -99,5 +99,6 @@ def _parser(only: str | None) -> Any:
 
 def typed_name(words: Sequence[str]) -> str:
     """The command of a command line, e.g. `gmb crucible score`."""
-    depth = 2 if words and words[0] in _GROUPS else 1
-    return " ".join(["gmb", *(word for word in words[:depth] if not word.startswith("-"))])
+    names = [word for word in words if not word.startswith("-")]
+    depth = 2 if names and names[0] in _GROUPS else 1
+    return " ".join(["gmb", *names[:depth]])

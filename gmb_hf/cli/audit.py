@@ -39,6 +39,7 @@ def audit(
         run_column=run_column,
         read=read_runs,
     )
+    show.answered(runs=found.runs, columns=found.columns, settings=found.settings)
     columns = (
         Column("run", shrinks_to=12),
         Column("t", "{:,}".format),

@@ -5,19 +5,20 @@ from __future__ import annotations
 import shlex
 from typing import Annotated
 
-import typer
 from rich.padding import Padding
 from rich.text import Text
 
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import argument, option
+from gmb_hf.cli.options import App, argument, option, score_names
 from gmb_hf.tables import Column, Table
 
 _LABELS = {"label-free": "", "label-using": "test", "task-aware": "task"}
 
 
 def indicators(
-    name: Annotated[str | None, argument("Show one indicator in full.")] = None,
+    name: Annotated[
+        str | None, argument("Show one indicator in full.", autocompletion=score_names)
+    ] = None,
     runs: Annotated[list[str] | None, option("List only those that these logs can feed.")] = None,
 ) -> None:
     """List the indicators, a line each; with a name, everything about one."""
@@ -52,6 +53,7 @@ def indicators(
         "parameters": ", ".join(f"{k}={v}" for k, v in entry.parameters.items()) or "none",
         "source": entry.source,
     }
+    screen.answered(indicator=entry.name, summary=entry.summary, **facts)
     console = screen.console()
     console.print(Text.assemble((entry.name, "bold"), f": {entry.summary}"))
     for key, value in facts.items():
@@ -61,7 +63,7 @@ def indicators(
 
 # `gmb metrics`.
 
-app = typer.Typer(no_args_is_help=True)
+app = App()
 
 
 @app.command("list")
@@ -72,7 +74,10 @@ def list_() -> None:
     modules = [module(name) for name in names()]
     width = max(len(one.name) for one in modules)
     for one in modules:
-        print(f"{one.name:<{width}}  {one.kind:<11}  {one.summary}")
+        line = Text(f"{one.name:<{width}}  {one.kind:<11}  {one.summary}")
+        screen.console().print(line, soft_wrap=True)
+    about = ("name", "kind", "summary")
+    screen.answered(modules=[{key: getattr(one, key) for key in about} for one in modules])
     screen.say_whole("next", "gmb metrics install")
 
 
@@ -84,6 +89,7 @@ def install() -> None:
     paths = install_all()
     # The folder between is named by a hash, which helps nobody.
     screen.say_whole("wrote", str(paths[0].parents[2]))
+    screen.answered(modules=[path.stem for path in paths])
     for path in paths:
         screen.say_whole("", path.stem)
     screen.say_whole("next", "python -c 'import evaluate; evaluate.load(\"gmb_operationality\")'")

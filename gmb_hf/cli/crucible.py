@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
 
 from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import Answer, Changes, Device, Figures, argument, option, product
+from gmb_hf.cli.options import Answer, App, Changes, Device, Figures, argument, option, product
 from gmb_hf.errors import CheckFailed, InputError
 from gmb_hf.escape import number, p_value
 from gmb_hf.escape import steps as thousands
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
     from gmb_hf.crucible.exposure import Finding
     from gmb_hf.crucible.scoreboard import Scoreboard
 
-app = typer.Typer(no_args_is_help=True)
-tiers_app = typer.Typer(no_args_is_help=True)
+app = App()
+tiers_app = App()
 app.add_typer(tiers_app, name="tiers", help="Freeze cutoffs of difficulty, and apply them.")
 
 Scores = Annotated[Path, option("What gmb crucible score wrote.")]
@@ -62,6 +61,7 @@ def exposure(
     between = "{0.low:,} to {0.high:,}".format
     content = {"pools": [item.to_dict() for item in found], "guardrails": guardrails}
     paths = [] if out is None else [write_json(out, content)]
+    screen.answered(**content)
     columns = (
         Column("pool", take="name", shrinks_to=12),
         Column("items", thousands, take="size"),
@@ -94,6 +94,7 @@ def pareto(
 
     found = find_frontier(results, draws=draws, seed=seed)
     paths = [] if out is None else found.write(out, figures=figures)
+    screen.answered(**found.to_dict())
     columns = (
         Column("configuration", shrinks_to=16),
         Column("frozen tier3", number),
@@ -111,9 +112,11 @@ def pareto(
         rows += section(members, heading)
     screen.table(Table(columns, rows))
     if not found.dominance_probability:
-        screen.say(
-            "note: with the columns frozen_scores and organic_scores (files of gmb crucible score) "
-            "the items are resampled, to say how sure it is that one beats another"
+        screen.notes(
+            [
+                "with the columns frozen_scores and organic_scores (files of gmb crucible score) "
+                "the items are resampled, to say how sure it is that one beats another"
+            ]
         )
     screen.written(paths, following=_command("compare", "BEFORE.json", "AFTER.json"))
 
@@ -143,6 +146,7 @@ def aggregate(
         draws=draws,
         seed=seed,
     )
+    screen.answered(aggregate=found)
     fields = ("mean", "std", "min", "max")
     columns = [Column("items"), Column("metric"), *(Column(name, number) for name in fields)]
     columns.append(Column("95% interval", align="r"))
@@ -220,6 +224,7 @@ def mine(
             on_done=done,
         )
     summary = result.summary()
+    screen.answered(**summary)
     if (known := result.calibration) is not None:
         screen.say(
             f"threshold {result.settings.threshold:.6g}: the {known.quantile:g} quantile of the "
@@ -273,6 +278,7 @@ def from_runs(
             config, wanted, out, sampling=sampling, device=device, figures=figures
         )
         progress = grokking.margin_progress(found.log, found.events)
+        screen.answered(margins=progress)
         q10 = {"at memorisation": progress.memorised, "at t*": progress.event}
         medians = [f"{number(value)} {when}" for when, value in q10.items() if value is not None]
         medians.append(f"{number(progress.last)} at the end")
@@ -333,6 +339,7 @@ def score(
         )
     path = scores.write(out)
     margin, rank = scores.summaries()
+    screen.answered(encoder=scores.origin.encoder, margin=margin, rank=rank)
     screen.say(
         f"{margin.n:,} items by {scores.origin.encoder}: pass rate {number(margin.pass_rate)} "
         f"({number(rank.chance_pass_rate)} by chance), ties {number(margin.tie_rate)}.",
@@ -349,7 +356,7 @@ def score(
         f"{number(rank.adjusted_mean_rank_index)}, MRR {number(rank.mrr)}, {hits}"
     )
     if margin.n_skipped:
-        screen.say(f"note: {margin.n_skipped:,} items without negatives were left out")
+        screen.notes([f"{margin.n_skipped:,} items without negatives were left out"])
     board = ("--scores", path, "--eval-version", "v1", "--out", "scoreboard.json")
     following = _command("scoreboard", *board)
     if scores.tiers is None:
@@ -404,7 +411,7 @@ def assign(
     found = assign_to_file(Tiers.read(tiers), ItemScores.read(scores), bundles, out)
     screen.say(f"items: {_counts(found.counts)}.")
     if found.left_out:
-        screen.say(f"note: {found.left_out:,} items had no score and are not in the new file")
+        screen.notes([f"{found.left_out:,} items had no score and are not in the new file"])
     screen.written([found.path], following=_command("score", found.path, out="scores.parquet"))
 
 
@@ -460,6 +467,7 @@ def compare(
         seed=seed,
     )
     paths = [] if out is None else [found.write(out)]
+    screen.answered(**found.to_dict())
     tests = {test.group: test for test in found.paired_tests}
     columns = [Column("change in"), Column("n", thousands)]
     columns += [Column(name, "{:+.3f}".format) for name in ("pass", "q10", "margin", "rank")]
@@ -517,6 +525,7 @@ def _print_board(made: Scoreboard) -> None:
         "q90": ("q90_margin", number),
         "rank": ("mean_rank", lambda value: number(value, 2)),
     }
+    screen.answered(scoreboard=made)
     columns = [Column("items"), *(Column(head, show) for head, (_, show) in fields.items())]
     groups = {"overall": made.overall, **made.by_tier}
     rows = [
@@ -528,5 +537,5 @@ def _print_board(made: Scoreboard) -> None:
     for part in Table(columns, rows).rich(console.width):
         console.print(part)
     if not made.by_tier:
-        screen.say("note: the items have no tiers; gmb crucible tiers assign gives them some")
+        screen.notes(["the items have no tiers; gmb crucible tiers assign gives them some"])
     console.print()

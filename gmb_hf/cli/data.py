@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import Private, Repo, argument, option, product, several
+from gmb_hf.cli.options import App, Private, Repo, argument, option, product, several
 from gmb_hf.errors import CheckFailed, InputError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from gmb_hf.hub.datasets import About, Config
 
-build_app = typer.Typer()
+build_app = App(no_args_is_help=False)
 
 Out = Annotated[Path, product("Folder to write to.", "out/gmb-mine")]
 Version = Annotated[str, option("Of the set; a later one may only add to what the folder holds.")]
@@ -128,7 +128,7 @@ def _build(configs: Sequence[Config], out: Path, about: About, version: str) -> 
     screen.written([card], following=screen.command("data", "verify", out))
 
 
-app = typer.Typer(no_args_is_help=True)
+app = App()
 app.add_typer(build_app, name="build", help="Write datasets as Parquet with a card.")
 
 

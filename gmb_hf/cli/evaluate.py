@@ -60,7 +60,11 @@ def evaluate(
     lock: Annotated[Path | None, option("Judge held-out runs by this lock.")] = None,
     out: Annotated[Path, option("Folder for the results.")] = Path("results"),
     score: Annotated[
-        list[str] | None, option("A column, or an indicator, to judge; may be given several times.")
+        list[str] | None,
+        option(
+            "A column, or an indicator, to judge; may be given several times.",
+            autocompletion=options.score_names,
+        ),
     ] = None,
     sign: Annotated[int, option("+1: high scores mean risk; -1: low ones do.")] = 1,
     sees_test_labels: Annotated[

@@ -5,17 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import Device, argument, option, product, several
+from gmb_hf.cli.options import App, Device, argument, option, product, several
 from gmb_hf.escape import number
 from gmb_hf.tables import Column, Table, section
 
 if TYPE_CHECKING:
     from gmb_hf.answers.files import Scores
 
-app = typer.Typer(no_args_is_help=True)
+app = App()
 
 _MOST_RUNS = 10
 
@@ -161,6 +159,10 @@ def _finish(out: Path, scores: Scores) -> None:
     by_run: dict[str, list[tuple[int, float]]] = {}
     for row in scores.rows:
         by_run.setdefault(row.run, []).append((row.step, row.score))
+    show.answered(
+        made_by=scores.made_by,
+        runs={run: dict(sorted(points)) for run, points in by_run.items()},
+    )
     rows = []
     for run, points in by_run.items():
         values = [value for _, value in sorted(points)]

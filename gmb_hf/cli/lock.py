@@ -11,13 +11,13 @@ import typer
 
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import Answer, MoreRuns, Private, Runs, option, product
+from gmb_hf.cli.options import Answer, App, MoreRuns, Private, Runs, option, product
 from gmb_hf.errors import InputError
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.prepare import Prepared
 
-app = typer.Typer(no_args_is_help=True)
+app = App()
 
 Prereg = Annotated[Path | None, option("A preregistration (gmb prereg init).")]
 Preset = Annotated[str | None, option("The design of a preset; that of the logs by default.")]

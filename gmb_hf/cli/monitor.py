@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
+from gmb_hf.cli import output
 from gmb_hf.cli import screen as show
 from gmb_hf.cli.options import StepColumn, option
 from gmb_hf.escape import number, one_line, steps
@@ -134,7 +135,8 @@ class PlainLines:
 
 def viewer(log: str) -> AbstractContextManager[LivePanel | PlainLines]:
     """The panel in a terminal, lines elsewhere."""
-    return LivePanel(log) if show.console().is_terminal else nullcontext(PlainLines())
+    drawn = show.console().is_terminal and not output.current().json
+    return LivePanel(log) if drawn else nullcontext(PlainLines())
 
 
 ALARM_CODE = 3
@@ -186,13 +188,20 @@ def monitor(
     show.say_whole("acting", ", ".join(watcher.acting) or "none")
     show.say_whole("promise", watcher.rule.promise)
     for note in watcher.notes:
-        show.say(f"note: {note}", style="dim")
+        show.notes([note])
     with (
         LogWatch(watcher, follow, state, run=run, step_column=step_column) as watch,
         viewer(str(follow)) as shown,
     ):
         ended = watch.follow(ending, shown)
     last, raised = watch.last, watcher.alarm
+    show.answered(
+        acting=watcher.acting,
+        promise=watcher.rule.promise,
+        ended=ended,
+        alarm=None if raised is None else raised.step,
+        last=last,
+    )
     where = "before its first checkpoint" if last is None else f"at step {last.step}: {last.state}"
     if last is None and raised is not None:
         where = f"an earlier watch raised the alarm of this run at step {raised.step}"

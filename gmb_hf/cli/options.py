@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
+from gmb_hf.cli import output
 from gmb_hf.errors import InputError, choose, fraction
 
 
@@ -29,14 +31,54 @@ def argument(help: str, **more: Any) -> Any:
     return typer.Argument(help=help, **more)
 
 
+# What a shell offers where a value is typed; what is not known here is completed as a file.
+
+
+def panel_names(incomplete: str) -> list[str]:
+    """The panels that are known."""
+    from gmb_hf.hub.panels import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def _run_sources(incomplete: str) -> list[str]:
+    prefix = "panel:"
+    if not incomplete.startswith(prefix):
+        return [prefix] if incomplete and prefix.startswith(incomplete) else []
+    return [prefix + name for name in panel_names(incomplete.removeprefix(prefix))]
+
+
+def score_names(incomplete: str) -> list[str]:
+    """The indicators; the columns of a log are scores as well."""
+    from gmb_hf.indicators.catalogue import names
+
+    return [name for name in names() if name.startswith(incomplete)]
+
+
+def preset_names(incomplete: str) -> list[str]:
+    """The presets of `gmb run`."""
+    from gmb_hf.training.presets import PRESETS
+
+    return [name for name in PRESETS if name.startswith(incomplete)]
+
+
 Runs = Annotated[
-    list[str], option("Run logs: files, folders, globs, or hf://datasets/ORG/NAME@REV.", "--runs")
+    list[str],
+    option(
+        "Run logs: files, folders, globs, panel:NAME, or hf://datasets/ORG/NAME@REV.",
+        "--runs",
+        autocompletion=_run_sources,
+    ),
 ]
 MoreRuns = Annotated[list[str] | None, argument("What an unquoted glob leaves.", hidden=True)]
 StepColumn = Annotated[str, option("Column of steps.")]
 RunColumn = Annotated[str, option("Column that tells runs apart.")]
 RunPreset = Annotated[
-    str, option("smoke, quick, standard, hierarchical, formal, paper or reference.")
+    str,
+    option(
+        "smoke, quick, standard, hierarchical, formal, paper or reference.",
+        autocompletion=preset_names,
+    ),
 ]
 Changes = Annotated[list[str] | None, option("Change a field: training.lr=3e-3.", "--set")]
 Jobs = Annotated[
@@ -62,10 +104,105 @@ DifferentData = Annotated[
 ]
 
 
-def several(*names: str) -> type[TyperCommand]:
+def _to_json(asked: bool) -> bool:
+    output.current().json |= asked
+    return asked
+
+
+def _quiet(asked: bool) -> bool:
+    output.speak(quiet=asked)
+    return asked
+
+
+def _verbose(count: int) -> int:
+    output.speak(verbose=count)
+    return count
+
+
+# `expose_value`: what they do is done when they are read, and no command has them as parameters.
+Json = Annotated[
+    bool,
+    option("Print the answer as one JSON object.", "--json", callback=_to_json, expose_value=False),
+]
+_QUIET: Any = {"callback": _quiet, "expose_value": False}
+_VERBOSE: Any = {"callback": _verbose, "expose_value": False, "count": True}
+_SAY_LESS = "Print only the answer and errors."
+_SAY_MORE = "Print the log as well, and where a defect lies; -vv for more."
+Quiet = Annotated[bool, option(_SAY_LESS, "--quiet", "-q", **_QUIET)]
+Verbose = Annotated[int, option(_SAY_MORE, "--verbose", "-v", show_default=False, **_VERBOSE)]
+# `gmb` shows these two, and every command takes them.
+_Quiet = Annotated[bool, option(_SAY_LESS, "--quiet", "-q", hidden=True, **_QUIET)]
+_Verbose = Annotated[int, option(_SAY_MORE, "--verbose", "-v", hidden=True, **_VERBOSE)]
+
+
+@functools.cache
+def _speaking() -> list[Any]:
+    """The options of every command."""
+
+    def command(json: Json = False, quiet: _Quiet = False, verbose: _Verbose = 0) -> None:
+        """A command with these alone, of which typer makes the parameters."""
+
+    app = typer.Typer(add_completion=False)
+    app.command()(command)
+    return [one for one in typer.main.get_command(app).params if one.name != "help"]
+
+
+class Command(TyperCommand):
+    """A command of `gmb`: with `--json`, and help that cuts no name of an option."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.params += _speaking()
+
+    def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Arguments and options under their headings; a name that is long has its own line."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for one in self.get_params(ctx):
+            if (row := one.get_help_record(ctx)) is not None:
+                heading = "Arguments" if one.param_type_name == "argument" else "Options"
+                heading = getattr(one, "rich_help_panel", None) or heading
+                sections.setdefault(heading, []).append(row)
+        for heading, rows in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl(rows, col_max=min(30, formatter.width // 3))
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+class Group(TyperGroup):
+    """Commands under one name, each explained in a whole sentence."""
+
+    def format_commands(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
+        """Name and first paragraph of each command."""
+        commands = [self.commands[name] for name in self.list_commands(ctx)]
+        rows = [
+            (str(one.name), " ".join((one.help or "").split("\n\n")[0].split()))
+            for one in commands
+            if not one.hidden
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+class App(typer.Typer):
+    """Commands under one name; without any it shows its help."""
+
+    def __init__(self, *, no_args_is_help: bool = True, **settings: Any) -> None:
+        plain: Any = {"rich_markup_mode": None, "pretty_exceptions_enable": False, "cls": Group}
+        super().__init__(no_args_is_help=no_args_is_help, **{**plain, **settings})
+
+    def command(
+        self, name: str | None = None, *, cls: Any = None, **settings: Any
+    ) -> Callable[[_Function], _Function]:
+        """As of typer; the class of a command is `Command` if not given."""
+        return super().command(name, cls=cls or Command, **settings)
+
+
+def several(*names: str) -> type[Command]:
     """A command without arguments, whose options of these names take several values after one."""
 
-    class Several(TyperCommand):
+    class Several(Command):
         def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
             """`--text a b --out c` is read as `--text a --text b --out c`."""
             return super().parse_args(ctx, spread(args, names))
@@ -97,7 +234,8 @@ def typed(context: typer.Context) -> dict[str, str]:
     return {
         str(parameter.name): parameter.opts[0]
         for parameter in context.command.params
-        if getattr(context.get_parameter_source(str(parameter.name)), "name", "") == "COMMANDLINE"
+        if getattr(parameter, "expose_value", True)
+        and getattr(context.get_parameter_source(str(parameter.name)), "name", "") == "COMMANDLINE"
     }
 
 
@@ -120,7 +258,7 @@ def numbers(option: str, text: str, *, kind: str = "numbers", example: str) -> t
 _TYPED = "gmb_hf.design"  # where a context keeps what was typed of the design
 
 
-class DesignCommand(TyperCommand):
+class DesignCommand(Command):
     """A command with an option for each field of a design, beside options of its own.
 
     The fields are read when the command runs or is explained, so that `gmb --help` stays fast.

@@ -5,17 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import Device, Jobs, Private, Repo, argument, option
+from gmb_hf.cli.options import App, Device, Jobs, Private, Repo, argument, option, panel_names
 from gmb_hf.errors import CheckFailed
 from gmb_hf.escape import number
 from gmb_hf.tables import Column, Table
 
-app = typer.Typer(no_args_is_help=True)
+app = App()
 
-Name = Annotated[str, argument("Of the panel, e.g. sub-29; gmb panel list names them.")]
+Name = Annotated[
+    str,
+    argument("Of the panel, e.g. sub-29; gmb panel list names them.", autocompletion=panel_names),
+]
 
 
 @app.command("list")
@@ -23,17 +24,20 @@ def list_() -> None:
     """Every panel, its question, and whether it lies here."""
     from gmb_hf.hub.panels import RECIPES, FrozenPanel, folder_of_panels, here, names
 
-    rows = []
+    rows, known = [], []
     for name in names():
         panel = FrozenPanel.find(name) if name in here() else None
         asks = RECIPES[name].asks if panel is None else panel.record.asks
+        known.append({"name": name, "runs": panel and panel.entry.item_count, "asks": asks})
         rows.append((name, f"{panel.entry.item_count:,}" if panel else "not here", asks))
+    screen.answered(panels=known, folder=folder_of_panels())
     if not rows:
         screen.say("No panel is frozen yet: none lies in the folder, and none can be built.")
         screen.say_whole("folder", str(folder_of_panels()))
         screen.say_whole("next", "gmb run --preset quick --out runs/quick")
         return
-    columns = (Column("panel"), Column("runs", align="r"), Column("what it asks", shrinks_to=20))
+    question = Column("what it asks", shrinks_to=20, wraps=True)
+    columns = (Column("panel"), Column("runs", align="r"), question)
     screen.table(Table(columns, rows))
     screen.say_whole("folder", str(folder_of_panels()))
     screen.say_whole("next", "gmb panel show NAME")
@@ -49,7 +53,24 @@ def show(name: Name) -> None:
     screen.say(record.asks + ".")
     screen.say_whole("folder", str(panel.folder))
     screen.say_whole("hash", panel.entry.content_hash)
-    for part, log in ((part, panel.read(part)) for part in panel.parts):
+    logs = {part: panel.read(part) for part in panel.parts}
+    screen.answered(
+        name=name,
+        asks=record.asks,
+        folder=panel.folder,
+        hash=panel.entry.content_hash,
+        parts={
+            part: {"runs": len(log.runs), "rows": log.table.num_rows, "columns": log.observables}
+            for part, log in logs.items()
+        },
+        horizon=design.horizon,
+        safe_gap=design.safe_gap,
+        scores=[candidate.name for candidate in design.candidates],
+        locks=len(panel.ledger().locks),
+        locks_allowed=record.locks_allowed,
+        curves=record.curves,
+    )
+    for part, log in logs.items():
         facts = (
             f"{len(log.runs):,} runs, {log.table.num_rows:,} rows, {len(log.observables)} columns"
         )

@@ -266,6 +266,7 @@ def plan(
         negative_share=assume_negatives,
         chance=assume_chance,
     )
+    show.answered(plan=found, pilot=measured)
     show_plan_by_runs(found, measured)
     show_plan(found, measured, design.null_draws)
     following = show.command("prereg", "init", out="prereg.yaml")

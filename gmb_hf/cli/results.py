@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from rich.text import Text
 
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import argument, different_data, option
+from gmb_hf.cli.options import App, argument, different_data, option
 from gmb_hf.errors import InputError
 from gmb_hf.tables import Column, Line, Row, Table, section
 
 if TYPE_CHECKING:
     from gmb_hf.report.compare import Comparison, IndicatorPair
 
-app = typer.Typer(no_args_is_help=True)
+app = App()
 
 _HEADS = {"label": "label", "AUC": "AUC", "FPR": "FPR", "coverage": "cover", "p": "p"}
 _HEADS_BY_RUNS = {
@@ -54,8 +53,9 @@ def validate(file: Annotated[Path, argument("A results file of anybody's, YAML o
     from gmb_hf.benchmark.results import check_results
 
     found = check_results(file)
+    screen.answered(valid=not found.faults, faults=found.faults, set_aside=found.set_aside)
     for path in found.set_aside:
-        screen.say(f"note: {path} is an extension of its writer, not ours of that name; set aside")
+        screen.notes([f"{path} is an extension of its writer, not ours of that name; set aside"])
     for violation in found.faults:
         screen.say(f"- {violation}")
     if found.faults or found.content is None:
@@ -94,6 +94,7 @@ def compare(
             f"{a} and {b} differ in their {', '.join(found.differences)}; numbers do not compare "
             "across that, pass --allow-fingerprint-mismatch to see them all the same"
         )
+    screen.answered(comparable=found.comparable, comparison=found)
     screen.say_whole("A", str(a))
     screen.say_whole("B", str(b))
     if found.by_runs:

@@ -11,7 +11,7 @@ import typer
 
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import Changes, Device, Figures, Jobs, RunPreset, option, product
+from gmb_hf.cli.options import App, Changes, Device, Figures, Jobs, RunPreset, option, product
 
 
 class RunCommand(options.DesignCommand):
@@ -102,7 +102,7 @@ def train(
 
 # `gmb model`: models that a training kept.
 
-app = typer.Typer(no_args_is_help=True)
+app = App()
 
 
 @app.command()

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import MoreRuns, RunColumn, Runs, StepColumn, option, sources
+from gmb_hf.cli.options import App, MoreRuns, RunColumn, Runs, StepColumn, option, sources
 from gmb_hf.errors import CheckFailed, InputError
 from gmb_hf.tables import Column, Table, section
 
 if TYPE_CHECKING:
     from gmb_hf.runs.runlog import RunLog
 
-app = typer.Typer(no_args_is_help=True)
+app = App()
 
 Columns = Annotated[
     str | None, option("Metric and scores, with commas: only rows in which all have a value.")
@@ -52,6 +52,9 @@ def read(
     ).complete(asked)
     path, clock = log.write(out), log.panel("step")
     first, last = clock.first_step.min(), clock.last_step.max()
+    screen.answered(
+        runs=log.runs, rows=log.table.num_rows, columns=log.observables, steps=[first, last]
+    )
     screen.say(
         f"{len(log.runs)} runs, {log.table.num_rows} rows, {len(log.observables)} columns, steps "
         f"{first:,} to {last:,}."
@@ -88,6 +91,7 @@ def verify(
     asked = list(dict.fromkeys([*metric, *_names(columns)]))
     log = read_runs(given, step_column=step_column, run_column=run_column, columns=asked or None)
     found = verifying.verify(log, asked)
+    screen.answered(verification=found)
     first, last = found.steps
     spaced = f", every {found.spacing:,}" if found.spacing else ""
     screen.say_whole("runs", f"{len(found.runs):,}: {found.runs[0]} to {found.runs[-1]}")
@@ -141,6 +145,7 @@ def join(
     joined = join_scores(log, scores, score or ())
     path = joined.write(out)
     new = [name for name in joined.observables if name not in log.observables]
+    screen.answered(new=new, runs=joined.runs, rows=joined.table.num_rows)
     screen.say(
         f"{', '.join(new)}: {joined.table.num_rows} checkpoints of {len(joined.runs)} runs have "
         "a score."
@@ -181,6 +186,7 @@ def _print_events(
             raise error.reworded(message) from error
         screen.say_whole("events", f"cannot be found: {message}")
         return
+    screen.answered(events=[found, *found.others])
     for one in (found, *found.others):
         where = ""
         if one.steps:

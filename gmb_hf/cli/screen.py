@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from gmb_hf.cli import output
 from gmb_hf.escape import number, one_line, p_value, steps
 from gmb_hf.tables import Column, Line, Row, Table, section
 
@@ -40,6 +41,7 @@ _FIRST_FILES = ("report.md", "report.html", "first_alarm.png", "label_summary.pn
 _MOST_FILES = 6
 _MOST_SCORES = {"monitor": 10, "undeclared": 10, "oracle": 3, "control": 3}
 _MOST_EXPLORED = 20
+_EXPLAINS = "dim"  # how what explains a table is shown
 _WIDE = 160
 _share = partial(number, digits=2)
 _percent = "{:.0%}".format
@@ -86,27 +88,59 @@ _EXPLORED = (
 )
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Nobody reads on: `main` ends the command, which rich would do with code 1."""
+        raise BrokenPipeError
+
+
 def console(*, stderr: bool = False) -> Console:
-    """Where commands print. A file or a pipe, which has no width, gets whole lines."""
+    """Where commands print. A file or a pipe, which has no width, gets whole lines.
+
+    With `--json` what is printed goes nowhere: the answer is collected as it is said.
+    """
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDE
-    return Console(highlight=False, stderr=stderr, width=width)
+    silent = output.current().json and not stderr
+    return _Console(highlight=False, stderr=stderr, width=width, quiet=silent)
+
+
+def answered(**found: object) -> None:
+    """What `--json` answers, by name; dataclasses, models and arrays become plain values.
+
+    A command that says nothing here answers with the sentences and tables that it prints.
+    """
+    output.current().answer.update(found)
 
 
 def say(text: str, style: str = "") -> None:
-    """Print a paragraph, folded between words."""
-    console().print(Text(one_line(text), style=style))
+    """Print a paragraph, folded between words; a dim one explains, and is no answer."""
+    now = output.current()
+    if style != _EXPLAINS:
+        now.said.append(one_line(text))
+    if style != _EXPLAINS or not now.quiet:
+        console().print(Text(one_line(text), style=style))
 
 
 def say_whole(label: str, text: str) -> None:
     """Print a line that somebody may copy: it is folded by the terminal, never broken."""
-    console().print(Text(f"{label:<8}{one_line(text)}"), soft_wrap=True)
+    now = output.current()
+    if label == "next":
+        now.following = one_line(text)
+    elif label == "wrote":
+        now.wrote.append(text)
+    elif label:
+        now.facts.setdefault(label, []).append(one_line(text))
+    if label not in ("next", "wrote") or not now.quiet:
+        console().print(Text(f"{label:<8}{one_line(text)}"), soft_wrap=True)
 
 
 def notes(texts: Iterable[str]) -> None:
     """Print remarks, each as a paragraph."""
     for text in texts:
-        say(f"note: {text}")
+        output.current().notes.append(one_line(text))
+        if not output.current().quiet:
+            console().print(Text(one_line(f"note: {text}")))
 
 
 def trackers(given: Sequence[str] | None) -> list[str]:
@@ -131,6 +165,7 @@ def command(*words: object, **options: object) -> str:
 
 def table(shown: Table, *, above: bool = False) -> None:
     """Print a table, and an empty line below it; one above it on request."""
+    output.current().tables.append(records(shown))
     screen = console()
     if above:
         screen.print()
@@ -139,14 +174,26 @@ def table(shown: Table, *, above: bool = False) -> None:
     screen.print()
 
 
+def records(shown: Table) -> list[dict[str, object]]:
+    """The rows of a table by the names of its columns, as they are before they are shown."""
+    named = [column.name or f"column {place}" for place, column in enumerate(shown.columns, 1)]
+    names = [name.lower().replace(" ", "_") for name in named]
+    return [dict(zip(names, row, strict=True)) for row in shown.rows if not isinstance(row, Line)]
+
+
 def written(paths: Sequence[Path], *, following: str | None) -> None:
     """Name the files that were written, the ones to look at first, and the next command."""
+    now = output.current()
+    now.wrote += map(str, paths)
+    now.following = following
+    if now.quiet:
+        return
     rank = {name: place for place, name in enumerate(_FIRST_FILES)}
     ordered = sorted(paths, key=lambda path: rank.get(path.name, len(rank)))
     first = max(3, sum(path.name in rank for path in ordered))
     shown = ordered if len(ordered) <= _MOST_FILES else ordered[:first]
     for path in shown:
-        say_whole("wrote", str(path))
+        console().print(Text(f"wrote   {one_line(str(path))}"), soft_wrap=True)
     folders = Counter(path.parent for path in ordered[len(shown) :])
     for folder, count in folders.items():
         say_whole("", f"and {count} more in {folder}")
@@ -174,7 +221,7 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[..., None
         bar.TextColumn("{task.fields[item]}", markup=False),
         console=screen,
         transient=True,
-        disable=not screen.is_terminal,
+        disable=not screen.is_terminal or output.current().quiet,
     ) as progress:
         task = progress.add_task(what, total=total, item="")
 
@@ -198,6 +245,15 @@ def verdicts(results: Results, report: Path) -> None:
     for name, heading in GROUPS.items():
         scores = [row(item) for item in found.group(name)]
         rows += section(scores, heading, _MOST_SCORES[name], f" in {report}")
+    answered(
+        sentence=found.sentence,
+        may_alarm=found.may_alarm,
+        scores=[
+            {"group": name, **one}
+            for name in GROUPS
+            for one in records(Table(columns, [row(item) for item in found.group(name)]))
+        ],
+    )
     console().print()
     say(found.sentence, style="bold")
     table(Table(columns, rows), above=True)
@@ -232,7 +288,10 @@ def checklist(results: Results, folder: Path) -> None:
     columns = (Column(""), Column("", shrinks_to=24, wraps=True))
     boxes = (Text("[ ]", style="bold red"), Text("[x]", style="green"))
     rows = [(boxes[one.passed], f"{one.requirement}: {one.detail}") for one in checks]
+    answered(done=[check._asdict() for check in checks])
     screen = console()
+    if output.current().quiet:
+        return
     screen.print()
     screen.print(Text(f"Definition of done (specification, section 7): {verdict}"))
     table(Table(columns, rows))
@@ -298,6 +357,7 @@ def explored(rows: Sequence[Explored], path: Path | None, budget: float) -> None
     from gmb_hf.design.design import ENSEMBLE
     from gmb_hf.design.power import in_words
 
+    answered(explored=rows)
     every = Table.of(rows, _EXPLORED).rows
     table(Table(_EXPLORED, section(every, most=_MOST_EXPLORED, rest=elsewhere(path))))
     say(

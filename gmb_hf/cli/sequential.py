@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import Answer, Changes, Device, Figures, argument, option, product
+from gmb_hf.cli.options import Answer, App, Changes, Device, Figures, argument, option, product
 from gmb_hf.errors import InputError
 from gmb_hf.escape import number, p_value
 from gmb_hf.tables import Column, Table
@@ -17,7 +17,7 @@ from gmb_hf.tables import Column, Table
 if TYPE_CHECKING:
     from gmb_hf.sequential.summary import RetentionSummary
 
-app = typer.Typer(no_args_is_help=True)
+app = App()
 
 Suite = Annotated[str, option("modular or formal.")]
 LossPositions = Annotated[str | None, option("answer or all.")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gmb_hf.design.design import Design
-from gmb_hf.errors import InputError, choose
+from gmb_hf.errors import InputError, choose, first_of
 from gmb_hf.hub.cards import CARD, HERE, KEY, Card, CardFingerprint, refuse_unfrozen, verify
 from gmb_hf.hub.client import Pushed, has_repository, publish
 from gmb_hf.hub.panels import PREFIX, FrozenPanel, panel_of
@@ -24,6 +25,8 @@ from gmb_hf.runs.runlog import RunLog
 
 if TYPE_CHECKING:
     from gmb_hf.training.config import TaskSettings
+
+logger = logging.getLogger(__name__)
 
 _SPLIT = "full"
 
@@ -142,6 +145,9 @@ def read_runs(sources: str | Path | Sequence[str | Path], **options: Any) -> Run
     log = RunLog.read(places if pulled else sources, **options)
     if pulled:
         log.metadata = with_hub_runs(log.metadata, pulled)
+    logger.info(
+        "read %d runs, %d rows from %s", len(log.runs), log.table.num_rows, first_of(given, 3)
+    )
     return log
 
 

@@ -88,6 +88,7 @@ class TrainingBar:
             TextColumn("{task.fields[shown]}"),
             TimeRemainingColumn(),
             console=console or Console(stderr=True),
+            disable=not logging.getLogger(__name__).isEnabledFor(logging.WARNING),  # gmb -q
         )
         fields: Any = {"unit": self.unit, "shown": self.shown}
         self._task = self._progress.add_task("training", total=total, completed=done, **fields)

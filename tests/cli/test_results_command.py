@@ -12,6 +12,7 @@ import yaml
 from command_line import gmb, refused
 from results_layout import EMPTY, EXAMPLE
 
+from gmb_hf._version import __version__
 from gmb_hf.documents import dump_yaml
 
 
@@ -68,6 +69,18 @@ class TestValidate:
         assert "gone.yaml: there is no such file" in refused("results", "validate", "gone.yaml")
         Path("broken.yaml").write_text("a: [")
         assert refused("results", "validate", "broken.yaml").startswith("error: broken.yaml: line")
+
+    def test_a_file_of_another_version_says_so(self):
+        """What an earlier version wrote is read, or its writer and the way out are named."""
+        kept = ours("kept.yaml", "ab", x_provenance__package_version="0.0.9")
+        assert gmb("results", "compare", kept, kept).code == 0
+        strange = ours("strange.yaml", "ab", x_provenance__package_version="0.0.9", x_calibration=1)
+        message = refused("report", strange)
+        cannot = f"was written by gmb-hf 0.0.9 and cannot be read by {__version__} ("
+        assert message.startswith(f"error: strange.yaml: {cannot}")
+        assert message.endswith("); evaluate the runs again with gmb evaluate")
+        schema = refused("report", written("v03.yaml", schema_version="v0.3"))
+        assert schema.endswith("v03.yaml: schema_version is 'v0.3', this version reads 'v0.4' only")
 
     def test_the_help_tells_the_exit_codes(self):
         text = " ".join(gmb("results", "validate", "--help").out.split())
