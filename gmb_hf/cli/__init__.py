@@ -91,7 +91,8 @@ def _run(words: Sequence[str]) -> int:
             what = f"{type(error).__name__}: {error}"
             return _fail(f"error: a defect of gmb-hf, {what}; gmb -v shows where", _DEFECT)
         message = describe()
-        if not message:  # a bare `gmb`, which has shown its help
+        if type(error).__name__ == "NoArgsIsHelpError":  # a bare `gmb`: the message is its help
+            print(message)
             return 2
         context, missing = getattr(error, "ctx", None), getattr(error, "param", None)
         if message.startswith("Missing option '--out'") and missing and missing.metavar:

@@ -291,5 +291,8 @@ def test_an_error_of_ours_is_not_hidden(monkeypatch: pytest.MonkeyPatch):
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr("gmb_hf.indicators.catalogue.names", broken)
+    done = gmb("indicators")
+    line = "error: a defect of gmb-hf, ZeroDivisionError: a bug; gmb -v shows where\n"
+    assert (done.code, done.out, done.err) == (70, "", line)
     with pytest.raises(ZeroDivisionError, match="a bug"):
-        gmb("indicators")
+        gmb("-v", "indicators")

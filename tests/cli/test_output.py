@@ -109,17 +109,6 @@ class TestQuietAndVerbose:
         assert gmb("-v", *read).err == line
         assert gmb(*read, "-vv").err == f"{line}DEBUG gmb_hf.files: wrote a.parquet\n"
 
-    def test_a_defect_is_a_line_and_its_traceback_is_for_verbose(self, monkeypatch):
-        def broken() -> None:
-            raise KeyError("x")
-
-        monkeypatch.setattr("gmb_hf.metrics.names", broken)
-        done = gmb("metrics", "list")
-        assert (done.code, done.out) == (70, "")
-        assert done.err == "error: a defect of gmb-hf, KeyError: 'x'; gmb -v shows where\n"
-        with pytest.raises(KeyError, match="x"):
-            gmb("-v", "metrics", "list")
-
 
 class TestTerminals:
     @pytest.mark.parametrize("width", [40, 80])
