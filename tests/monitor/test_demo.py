@@ -89,7 +89,8 @@ def test_a_panel_is_judged_and_fresh_runs_are_watched(panel: str) -> None:
     assert GINI in {item.name for item in found.results.indicators}
     for path in found.paths:
         assert path.is_file()
-    assert {path.name for path in found.paths} >= {"watched.csv", "watched.png", "report.md"}
+    assert {path.name for path in found.paths} >= {"watched.csv", "report.md"}
+    assert not list(Path("demo").rglob("*.png"))  # figures=False
 
 
 def test_a_panel_that_does_not_say_what_was_trained(panel: str) -> None:
