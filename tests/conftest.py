@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("suite")
+
+
+_ONLY_UNIX = ("from launched import", "SIGKILL", "processes_begin_with_torch")
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out, on Windows, the files whose processes are forked or killed by a signal."""
+    if sys.platform != "win32" or not collection_path.name.startswith("test_"):
+        return None
+    text = collection_path.read_text(encoding="utf-8")
+    return any(word in text for word in _ONLY_UNIX) or None
 
 
 def pytest_collection_finish() -> None:

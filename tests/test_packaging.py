@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import configparser
+import runpy
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -55,3 +58,42 @@ def test_a_folder_that_an_installation_lacks_is_named() -> None:
     assert shipped("card_templates", "cards", holding="dataset.md.j2") == ROOT / "cards"
     with pytest.raises(InputError, match="cards/ is missing from this installation; install it"):
         shipped("card_templates", "cards", holding="nothing")
+
+
+@pytest.fixture
+def setup() -> dict[str, object]:
+    return runpy.run_path(str(ROOT / "setup.py"), run_name="setup")
+
+
+def test_the_page_on_pypi_has_whole_addresses(setup, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    assert setup["about_the_repository"]() == {}
+    monkeypatch.setenv("GITHUB_REPOSITORY", "me/mine")
+    monkeypatch.setenv("GITHUB_SHA", "1f")
+    about = setup["about_the_repository"]()
+    page = about["long_description"]
+    assert "](docs/" not in page
+    image = "](https://raw.githubusercontent.com/me/mine/1f/docs/images/first_alarm.png)"
+    assert page.count(image) == 1
+    assert about["project_urls"]["Source"] == "https://github.com/me/mine"
+
+
+def test_links_within_a_page_and_to_others_stay(setup):
+    text = "[a](#two) ![b](https://example.org/b.png) [c\nd](docs/c.md#d)"
+    assert setup["with_absolute_links"](text, "me/mine", "1f") == (
+        "[a](#two) ![b](https://example.org/b.png) "
+        "[c\nd](https://github.com/me/mine/blob/1f/docs/c.md#d)"
+    )
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
+@pytest.mark.parametrize(("goal", "extra"), [("demo", "train"), ("test", "test"), ("lint", "test")])
+@pytest.mark.parametrize("uv", ["", "/opt/bin/uv"])
+def test_make_installs_what_its_goal_needs(goal: str, extra: str, uv: str):
+    words = ["make", "-n", "-C", ROOT, goal, "VENV=nowhere", f"UV={uv}"]
+    told = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    by = "uv pip install --quiet --python nowhere/bin/python" if uv else "python -m pip install "
+    (line,) = [line for line in told.splitlines() if " install " in line]
+    assert by in line
+    assert line.endswith(f"-c constraints.txt -e '.[{extra}]'")
+    assert f"touch nowhere/.installed-{extra}" in told

@@ -9,6 +9,7 @@ import csv
 import errno
 import os
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -273,6 +274,7 @@ class TestEveryCommandMayBeInterrupted:
         assert not Path("results").exists()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGTERM to catch")
 def test_sigterm_is_ctrl_c_with_a_code_of_its_own(monkeypatch: pytest.MonkeyPatch):
     before = signal.getsignal(signal.SIGTERM)
 
