@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import MoreRuns, Runs, argument, option, product
+from gmb_hf.cli.options import App, MoreRuns, Runs, argument, option, product
 from gmb_hf.errors import InputError
 
-app = typer.Typer(no_args_is_help=True)
+app = App()
 
 Folders = Annotated[list[Path], argument("Folders of submissions.", metavar="FOLDER")]
 
@@ -60,9 +58,12 @@ def check(folders: Folders) -> None:
     from gmb_hf.leaderboard.check import check as recompute
 
     faults: list[str] = []
+    checked: list[dict[str, object]] = []
+    screen.answered(submissions=checked)
     for folder in folders:
         with screen.counting(f"checking {folder.name}"):
             found = recompute(folder)
+        checked.append({"folder": folder, **vars(found)})
         for fault in found.faults:
             screen.say_whole("fault", fault)
         faults += found.faults
@@ -92,8 +93,7 @@ def build(
 
     made = build_board(submissions, out, trial=trial)
     screen.say(made.sentence)
-    for fault in made.left_out:
-        screen.say(f"note: left out: {fault}")
+    screen.notes(f"left out: {fault}" for fault in made.left_out)
     screen.written(
         [made.index, out / "README.md"],
         following=f"hf upload ORG/gmb-leaderboard {out} --repo-type space",
