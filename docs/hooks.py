@@ -79,12 +79,9 @@ class Terms(Treeprocessor):
 
     def __init__(self, md: Markdown) -> None:
         super().__init__(md)
-        self.meaning = {
-            term: (anchor(terms[0]), said)
-            for terms, said in entries()
-            for term in terms
-            if term not in BY_HAND
-        }
+        known = [(term, anchor(terms[0]), said) for terms, said in entries() for term in terms]
+        self.said = {place: said for _, place, said in known}
+        self.meaning = {term: (at, said) for term, at, said in known if term not in BY_HAND}
         words = sorted((t for t in self.meaning if "`" not in t), key=len, reverse=True)
         self.pattern = re.compile(rf"\b({'|'.join(map(re.escape, words))})s?\b", re.IGNORECASE)
         self.exact = {term.lower(): term for term in words}
@@ -97,6 +94,11 @@ class Terms(Treeprocessor):
             return None
         self.seen: set[str] = set()
         self.link = f"{'../' * page.count('/')}{GLOSSARY}#"
+        for link in root.iter("a"):  # those that the page has written itself
+            place = (link.get("href") or "").removeprefix(self.link)
+            if place in self.said:
+                self.seen.add(place)
+                self._linked(link, (place, self.said[place]))
         return self._walk(root)
 
     def _anchors(self, root: Element) -> None:
