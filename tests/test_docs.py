@@ -212,7 +212,7 @@ class Inputs:
         shutil.copytree(folder / "out/gmb-runs", folder / "out/gmb-runs-v2")
 
     def hierarchical(self, folder: Path) -> None:
-        synthetic_runlog(10, bundles=True).write(folder / "out" / "logs" / "runs.parquet")
+        synthetic_runlog(6, bundles=True).write(folder / "out" / "logs" / "runs.parquet")
 
     def sequential(self, folder: Path) -> None:
         shutil.copytree(GOLDEN / "sequential", folder / "runs" / "modular")
@@ -224,7 +224,7 @@ class Inputs:
         runpy.run_path(str(example))["score_runs"](log).write(folder / "my_score.parquet")
 
     def judge(self, folder: Path) -> None:
-        log = synthetic_runlog(20, 31, 20)
+        log = synthetic_runlog(10, 31, 20)
         log.write(folder / "lm" / "logs" / "runs.parquet")
         rows = log.table.select(["run", "step", "embedding_gini"]).to_pylist()
         with (folder / "scores.csv").open("w", newline="") as file:
@@ -237,7 +237,7 @@ class Inputs:
         (folder / "answers.jsonl").write_text(json.dumps(line) + "\n")
 
     def own_logs(self, folder: Path) -> dict[str, Any]:
-        log = synthetic_runlog(10)
+        log = synthetic_runlog(6)
         runs = {
             run: log.select([run]).table.select(["step", "test_acc", "embedding_gini"])
             for run in log.runs
@@ -264,7 +264,7 @@ class Inputs:
         for metric, column in (("eval/accuracy", 1), ("gini", 2)):
             chart(folder / "wandb" / f"{metric.replace('/', '_')}.csv", metric, rows, column)
         project(folder / "my_project.parquet", rows)
-        for part, n_runs, first in (("explore", 40, 0), ("heldout", 10, 100)):
+        for part, n_runs, first in (("explore", 40, 0), ("heldout", 6, 100)):
             other = synthetic_runlog(n_runs, 61, 20, seed=first, first_seed=first)
             for run in other.runs:
                 table = other.select([run]).table.select(["step", "test_acc", "embedding_gini"])
