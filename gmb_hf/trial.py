@@ -149,7 +149,9 @@ def judge(
         count = len(explored.entries)
         if exploring:
             with counting(f"{panel.name}: exploring", count) as done:
-                write_explored(explore(design, explored, on_done=done), folder / "explore.csv")
+                # A combination takes ten fits more than its lock, which says what it is made of.
+                tried = explore(design, explored, combinations=False, on_done=done)
+                write_explored(tried, folder / "explore.csv")
         with counting(f"{panel.name}: locking", count) as done:
             made, _ = make_lock(design, explored, on_done=done)
         lock = Lock.read(made.write(place))

@@ -344,7 +344,11 @@ class Explored:
 
 
 def explore(
-    design: Design, runs: Runs | Prepared, *, on_done: Callable[[str], None] | None = None
+    design: Design,
+    runs: Runs | Prepared,
+    *,
+    combinations: bool = True,
+    on_done: Callable[[str], None] | None = None,
 ) -> list[Explored]:
     """Both signs of every candidate and control on explore runs, what warns of most events first.
 
@@ -353,6 +357,7 @@ def explore(
     Args:
         design: what is asked.
         runs: a run log, files, folders or globs; or what `prepare` made of them.
+        combinations: whether to try those too; each is fitted once for every fold.
         on_done: called with each candidate's name when both signs have been tried.
     """
     prepared = prepare(runs, design)
@@ -360,6 +365,8 @@ def explore(
     rows = []
     for entry in prepared.entries:
         fitted = entry.ensemble is not None
+        if fitted and not combinations:
+            continue
         scores = cross_fitted(entry, prepared) if fitted else prepared.scores(entry)
         for sign in (entry.sign, -entry.sign):
             turned = dataclasses.replace(scores, values=scores.values * (sign * entry.sign))
