@@ -512,6 +512,13 @@ def test_links_of_a_page_lead_somewhere(page: str) -> None:
             assert anchor in anchors(target), f"{page}.md: {link}"
 
 
+def test_every_page_is_in_the_menu() -> None:
+    menu = re.findall(r": ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M)
+    pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
+    tables = {page for page in pages if page.startswith("trial/")}  # which trial.md links
+    assert sorted(menu) == sorted(pages - tables | GENERATED)
+
+
 def test_the_glossary_has_every_label_event_and_the_reasons_are_explained() -> None:
     glossary = (DOCS / "glossary.md").read_text(encoding="utf-8")
     for word in (*get_args(Label), *EVENT_TYPES, "CLEAR", "ALARM", "ABSTAIN"):
