@@ -52,6 +52,17 @@ def test_every_library_of_an_extra_is_known():
     assert set().union(*(stated[name] for name in chosen)) == set(extras.EXTRAS)
 
 
+def test_make_installs_extras_that_there_are():
+    made = set(re.findall(r"\.installed-([a-z]+)", (ROOT / "Makefile").read_text(encoding="utf-8")))
+    assert {"train", "test", "docs"} <= made <= set(requirements())
+
+
+def test_what_builds_the_docs_is_pinned():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").lower().replace("-", "_")
+    for library in requirements()["docs"]:
+        assert f"\n{library}==" in lines
+
+
 @pytest.mark.parametrize(
     ("arguments", "who"),
     [
