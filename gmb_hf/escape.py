@@ -29,6 +29,8 @@ _FORMULA = tuple("=+-@\t\r＝＋－＠")  # some spreadsheets compute those of f
 
 def one_line(text: str) -> str:
     """The text without line breaks and control characters."""
+    if text.isascii() and text.isprintable():
+        return " ".join(text.split())
     kept = (" " if unicodedata.category(char).startswith("C") else char for char in text)
     return " ".join("".join(kept).split())
 

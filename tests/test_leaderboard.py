@@ -127,7 +127,7 @@ def test_a_column_is_computed_anew_from_its_numbers_on(typed: Path) -> None:
     submission = Submission.read(typed / "submissions" / NAME)
     assert submission.record.scores["my_score"].kind == "task-aware"
     assert (submission.folder / "code" / "my_score.py").is_file()
-    found = CheckRecord.of(submission)
+    _, found = CheckRecord.of(submission.folder) or (None, None)
     assert found is not None
     results = Results.read(typed / "results" / "results.yaml")
     (score,) = found.scores
@@ -476,6 +476,7 @@ def many(folder: Path, count: int, *, name: str = "my_score") -> Path:
         submission = Submission.read(place)
         scores = [{**one, "name": name} for one in check_text["scores"]]
         data = {**check_text, "files": hashes(submission), "scores": scores}
+        data["submission"] = submission.record.plain()
         (place / "check.json").write_text(json.dumps(data))
     return source
 

@@ -25,7 +25,7 @@ from markupsafe import Markup
 from gmb_hf._version import __version__
 from gmb_hf.benchmark.first_alarm import BLIND, FirstAlarmPointRecord
 from gmb_hf.benchmark.prepare import decided_runs
-from gmb_hf.benchmark.records import LABELS, SUPPORTED
+from gmb_hf.benchmark.records import INCONCLUSIVE, LABELS, SUPPORTED
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.design.power import in_words
@@ -224,6 +224,9 @@ class PanelOnBoard:
         scores = f"{len(own):,} {self.subject} score{'s' * (len(own) != 1)}"
         budget = in_words(own[0].budget)
         said = f"{len(passed) or 'None'} of {scores} may raise an alarm with a budget of {budget}"
+        undecided = sum(entry.first.label == INCONCLUSIVE for entry in own)
+        if undecided and not passed:
+            said += f"; {undecided:,} need{'s' * (undecided == 1)} more runs to be decided"
         best = next(iter(passed or own))
         at, blind = best.at, hardest(best.at)
         if at.warned is None:
@@ -292,14 +295,14 @@ def build_board(
         if folder.name.startswith("."):
             continue
         try:
-            submission = Submission.read(folder)
-            check = CheckRecord.of(submission)
+            found = CheckRecord.of(folder)
+            if found is None:
+                Submission.read(folder)
+                raise InputError(f"{folder}: was not checked as it is now: gmb leaderboard check")
         except InputError as error:
             left_out.append(one_line(str(error)))
             continue
-        if check is None:
-            left_out.append(f"{folder}: was not checked as it is now: gmb leaderboard check")
-            continue
+        submission, check = found
         shown.append((submission, check))
         entries += _of_submission(submission, check)
     panels = list(_panels(entries, left_out))

@@ -43,6 +43,7 @@ from gmb_hf.leaderboard.submission import (
     SCORES,
     ScoreRecord,
     Submission,
+    SubmissionRecord,
     panel_of_lock,
     parameters_of,
 )
@@ -62,6 +63,7 @@ _OF_THE_RESULTS: dict[str, set[str]] = {
     "x_provenance": {"package_version", "python", "packages"},
     "summary": {"notes", "x_notes"},
 }
+_OF_THE_DAY = ("date", "package_version", "not_checked")
 _LEFT_OUT = ("tables", "x_published", "x_seal")
 _WORDS = ("x_sentence", "sentence", "sensitivity_notes", "comments", "x_null_reasons")
 """What a later version may word otherwise."""
@@ -82,6 +84,7 @@ class CheckRecord(Section):
     """What a check found: `check.json`."""
 
     format: Literal[1] = 1
+    submission: SubmissionRecord
     date: str
     package_version: str
     files: dict[str, str] = Field(description="name -> SHA-256 of its bytes")
@@ -93,13 +96,22 @@ class CheckRecord(Section):
     scores: Many[CheckedScore]
 
     @classmethod
-    def of(cls, submission: Submission) -> CheckRecord | None:
-        """What the last check of these very files found; None where there was none."""
-        path = submission.folder / CHECK
+    def of(cls, folder: Path) -> tuple[Submission, CheckRecord] | None:
+        """What the last check of a folder found, if its files are those that it saw, else None.
+
+        The card is not read once more: its words are those of the check.
+
+        Raises:
+            InputError: check.json cannot be read, or a file is missing.
+        """
+        path = folder / CHECK
         if not path.is_file():
             return None
         record = cls.parse(read_json(path), where=str(path))
-        return record if record.files == hashes(submission) else None
+        submission = Submission(folder, record.submission)
+        if folder.name != record.submission.name or record.files != hashes(submission):
+            return None
+        return submission, record
 
 
 def hashes(submission: Submission) -> dict[str, str]:
@@ -159,6 +171,7 @@ def check(folder: str | Path, *, keep: bool = True) -> Checked:
     if faults or found.results is None:
         return Checked(submission, tuple(faults), missing)
     checked = CheckRecord(
+        submission=record,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
         package_version=__version__,
         files=hashes(submission),
@@ -179,10 +192,17 @@ def check(folder: str | Path, *, keep: bool = True) -> Checked:
 
 def _held_before(submission: Submission, checked: CheckRecord) -> list[str]:
     """What an earlier check.json of these very files says otherwise."""
-    before = CheckRecord.of(submission)
-    if before is None:
+    try:
+        found = CheckRecord.of(submission.folder)
+    except InputError:  # of another version, or nobody's: it is written anew
+        found = None
+    if found is None:
         return []
-    theirs, ours = ({"scores": [dict(x.plain()) for x in one.scores]} for one in (before, checked))
+    before = found[1]
+    theirs, ours = (
+        {name: value for name, value in one.plain().items() if name not in _OF_THE_DAY}
+        for one in (before, checked)
+    )
     same_version = before.package_version == __version__
     return _compared(submission.folder / CHECK, theirs, ours, words=same_version)[0]
 

@@ -175,8 +175,12 @@ def resource(name: str) -> str:
 
 def embedded(data: Any) -> str:
     """JSON that no HTML parser ends early, whatever is written in it; infinities become null."""
-    plain = plain_data(data, number=lambda value: value if math.isfinite(value) else None)
-    text = json.dumps(plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    written: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
+    try:
+        text = json.dumps(data, allow_nan=False, **written)
+    except (TypeError, ValueError):
+        plain = plain_data(data, number=lambda value: value if math.isfinite(value) else None)
+        text = json.dumps(plain, allow_nan=False, **written)
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
