@@ -106,12 +106,13 @@ def demo(
     """
     counting = counting or (lambda what, count: nullcontext(lambda done: None))
     folder, frozen = Path(out), FrozenPanel.find(panel)
+    made = frozen.read(EXPLORE).metadata
+    if not isinstance(made.get("config"), dict):
+        raise InputError(f"panel {panel!r}: its logs do not say what was trained; choose another")
     shown: Any = {"figures": figures, "counting": counting, "exploring": False}
     results = judge(frozen, folder / panel, **shown)
     on_verdicts(results)
-    lock, made = Lock.read(folder / panel / "lock.yaml"), frozen.read(EXPLORE).metadata
-    if not isinstance(made.get("config"), dict):
-        raise InputError(f"panel {panel!r}: its logs do not say what was trained; choose another")
+    lock = Lock.read(folder / panel / "lock.yaml")
     config = RunConfig.from_dict({"preset": made.get("preset", "custom"), **made["config"]})
     log = _fresh(config, parse_seeds(seeds), folder / FRESH, lock, results, say)
     acting, watched = watch(log, lock, results)
@@ -177,11 +178,11 @@ def watch(
     alarm that comes with or after the event is none.
     """
     design, events = lock.design, find_events(log, lock.design)
-    acting: tuple[str, ...] = ()
+    monitor = AlarmMonitor(lock, results, act=act, show=())
+    fresh = monitor.state_dict()
     found = []
     for run, event in zip(log.runs, events.step.tolist(), strict=True):
-        monitor = AlarmMonitor(lock, results, act=act, show=())
-        acting = monitor.acting
+        monitor.load_state_dict(fresh)
         rows = log.select([run]).table.select(["step", *monitor.needs]).to_pylist()
         for row in rows:
             monitor.update(**row)
@@ -191,7 +192,7 @@ def watch(
         if verdict == MISSED:
             alarm = None
         found.append(Watched(run, alarm, happened, verdict, rows[-1]["step"]))
-    return acting, tuple(found)
+    return monitor.acting, tuple(found)
 
 
 MISSED = "missed"

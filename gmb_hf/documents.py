@@ -353,7 +353,7 @@ def write_yaml(path: str | Path, data: Any, *, heading: str = "") -> Path:
     return write_text(path, comment + dump_yaml(data))
 
 
-_SCALARS = (str, int, bool, type(None))
+_SCALARS = frozenset((str, int, bool, type(None)))
 
 
 def _known(value: float) -> float | None:
@@ -365,16 +365,34 @@ def plain_data(value: Any, *, number: Callable[[float], Any] = _known) -> Any:
 
     `number` is called with each float: by default NaN becomes None, and infinity stays.
     """
-    if type(value) in _SCALARS:
+    return _plain(value, number)
+
+
+def _plain(value: Any, number: Callable[[float], Any]) -> Any:
+    # Results hold tens of thousands of values: exact types first, scalars without a call.
+    kind = type(value)
+    if kind in _SCALARS:
         return value
+    if kind is float:
+        return number(value)
+    if kind is dict:
+        return {
+            key if type(key) is str else str(key): (
+                item if type(item) in _SCALARS else _plain(item, number)
+            )
+            for key, item in value.items()
+        }
+    if kind is list or kind is tuple:
+        return [item if type(item) in _SCALARS else _plain(item, number) for item in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        value = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        fields = {one.name: getattr(value, one.name) for one in dataclasses.fields(value)}
+        return _plain(fields, number)
     if isinstance(value, (np.ndarray, np.generic)):
-        value = value.tolist()
+        return _plain(value.tolist(), number)
     if isinstance(value, Mapping):
-        return {str(key): plain_data(item, number=number) for key, item in value.items()}
+        return _plain(dict(value), number)
     if isinstance(value, (list, tuple)):
-        return [plain_data(item, number=number) for item in value]
+        return _plain(list(value), number)
     return number(value) if isinstance(value, float) else value
 
 
