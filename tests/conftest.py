@@ -9,7 +9,7 @@ import gc
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)  # seldom: arrays and tensors are in no circles
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # outside of what pytest does to logging and warnings
+def pytest_runtestloop() -> Generator[None, object, object]:
+    """Begin the server of processes, where tests that start some were collected."""
+    if "launched" in sys.modules:
+        sys.modules["launched"].begin_server()
+    return (yield)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,6 +1,7 @@
 """Scripts and functions in processes of their own, several of which may know of each other.
 
-The processes are forked from a server that has imported torch once, so each starts at once.
+The processes are forked from a server that is itself forked from this process when it has collected
+its tests: each starts at once, with all that was imported, and torch is imported no second time.
 """
 
 from __future__ import annotations
@@ -13,11 +14,36 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
+
+
+def begin_server() -> None:
+    """Fork the server, before any test has begun threads; without it a slow one is started."""
+    if sys.platform == "linux":
+        resource_tracker.ensure_running()
+        with mock.patch("multiprocessing.util.spawnv_passfds", _forked):
+            forkserver.ensure_running()
+
+
+def _forked(program: str, words: Sequence[str], kept: Sequence[int]) -> int:
+    """As `multiprocessing.util.spawnv_passfds`, of what Python would run after `-c`."""
+    process = os.fork()
+    if process:
+        return process
+    try:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in [int(name) for name in os.listdir("/proc/self/fd")]:
+            if number not in (0, 1, 2, nothing, *kept):
+                os.dup2(nothing, number)  # none is free for what some object takes for its own
+        exec(words[-1], {})
+    finally:
+        os._exit(0)
 
 
 @dataclass(frozen=True)
