@@ -21,12 +21,14 @@ from typing import Any
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
+PRELOADED = ["gmb_hf.training.seeds", "gmb_hf.hub.sources"]
 
 
 def begin_server() -> None:
     """Fork the server, before any test has begun threads; without it a slow one is started."""
     if sys.platform == "linux":
         resource_tracker.ensure_running()
+        multiprocessing.set_forkserver_preload(PRELOADED)
         with mock.patch("multiprocessing.util.spawnv_passfds", _forked):
             forkserver.ensure_running()
 
@@ -110,7 +112,7 @@ def together(target: Callable[..., None], *arguments: Any, processes: int) -> li
 def started(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     """A process that runs `target(*arguments)`, with the environment and the paths of this one."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["gmb_hf.training.seeds"])
+    context.set_forkserver_preload(PRELOADED)
     process = context.Process(target=_begin, args=(dict(os.environ), target, arguments))
     process.start()
     return process

@@ -61,7 +61,8 @@ def test_two_processes_share_the_seeds_and_log_the_same(one_process, tmp_path):
 
 
 def test_when_one_process_dies_the_other_stops_and_the_same_command_goes_on(tmp_path):
-    sizes = ["--preset", "smoke", "--set", "task.prime=7", "--set", "training.steps=1000"]
+    sizes = ["--preset", "smoke", "--set", "task.prime=7", "--set", "training.steps=250"]
+    sizes += ["--set", "training.checkpoint_every=125"]
     # Each process trains two groups of one seed; the first of each is finished before the end.
     command = [SCRIPT, "--cpu", *sizes, "--set", "training.seeds_at_once=1", "--seeds", "0:4"]
     command += ["--out", tmp_path]
