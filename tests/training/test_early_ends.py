@@ -38,7 +38,7 @@ def test_a_run_ends_some_steps_after_five_checkpoints_at_nine_tenths():
 @pytest.fixture(scope="module")
 def config():
     """Memorised and known at once: held-out accuracy counts as .9 from .1 on (see `low`)."""
-    training = {"steps": 200, "lr": 1e-3, "stop_after": 20, "observables": "published"}
+    training = {"steps": 80, "lr": 1e-3, "stop_after": 20, "observables": "published"}
     return small_config(task={"prime": 7}, training=training)
 
 
@@ -97,6 +97,7 @@ def test_an_interrupted_one_goes_on_and_ends_the_same(config, tmp_path, monkeypa
 
 
 def test_the_single_engine_ends_there_too(config, tmp_path):
+    config = config.changed(["training.observables=usual"])
     stacked = RunLog.read(train_seeds(config, [3], tmp_path / "stacked"))
     single = RunLog.read(train_seeds(config, [3], tmp_path / "single", engine="single"))
     assert single.panel("step").values.tolist() == stacked.panel("step").values.tolist()
