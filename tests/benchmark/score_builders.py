@@ -22,8 +22,13 @@ def scores_of(
     prefix: str = "run",
 ) -> Scores:
     """Scores of runs that start at step 0; rows may be of unequal length; None: no event."""
-    series = [(f"{prefix}_{i}", np.arange(len(row)) * cadence, row) for i, row in enumerate(values)]
     steps = [np.nan if event is None else float(event) for event in events]
+    if isinstance(values, np.ndarray) and values.dtype == np.float64:
+        runs = tuple(f"{prefix}_{i}" for i in range(len(values)))
+        same = np.tile(np.arange(values.shape[1]) * cadence, (len(values), 1))
+        panel = Panel(name, runs, values, same, np.ones(values.shape, dtype=bool))
+        return Scores.from_panel(panel, steps)
+    series = [(f"{prefix}_{i}", np.arange(len(row)) * cadence, row) for i, row in enumerate(values)]
     return Scores.from_panel(Panel.from_series(name, series), steps)
 
 

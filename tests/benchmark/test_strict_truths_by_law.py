@@ -23,7 +23,7 @@ from gmb_hf.benchmark.utility import operating_point
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
 
-PANELS = 12
+PANELS = 8
 CHECKPOINTS = 80
 DRAWS = 199
 
