@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,6 +162,7 @@ _TAIL = 0.025  # of the 95% interval, on either side
 _NORMAL = 1.959964
 _MOST_RUNS = 100_000
 _SPARSE_EVENTS = 1e-12  # probabilities below this are left out of sums
+_KEPT = 20_000  # answers that a search asks for again
 
 
 @dataclass(frozen=True)
@@ -407,6 +408,7 @@ def plan_by_runs(goal: RunsGoal, assumed: Callable[[int], RunsAssumed]) -> RunsP
     return RunsPlan(goal, one, rows, chosen, alone)
 
 
+@lru_cache(maxsize=_KEPT)
 def power_of_warned(goal: RunsGoal, assumed: RunsAssumed, n: int) -> float:
     """Probability of enough events among n runs, and of enough of them warned of.
 
@@ -425,6 +427,7 @@ def power_of_warned(goal: RunsGoal, assumed: RunsAssumed, n: int) -> float:
     return float((weight * bdtrc(enough - 1, events, assumed.warned)).sum())
 
 
+@lru_cache(maxsize=_KEPT)
 def power_of_rate(goal: RunsGoal, m: int, n: int, *, shown: bool = False) -> float:
     """Probability that the budget is met by n held-out runs with negative windows.
 
@@ -503,8 +506,15 @@ def power_of_budget(goal: Goal, target: float, windows: float, m: int, n: int) -
 
 def power_of_coverage(goal: Goal, assumed: Assumed, n: int) -> float:
     """Probability of enough events, and of a coverage that is surely high enough, in n runs."""
-    events, weight = _event_counts(goal.event_count_min, n, assumed.event_share)
-    passing = bdtrc(_least_covered(goal, assumed, events) - 1, events, assumed.coverage)
+    return _covered_surely(goal, assumed.event_share, assumed.coverage, assumed.chance, n)
+
+
+@lru_cache(maxsize=_KEPT)
+def _covered_surely(
+    goal: Goal, event_share: float, coverage: float, chance: float | None, n: int
+) -> float:
+    events, weight = _event_counts(goal.event_count_min, n, event_share)
+    passing = bdtrc(_least_covered(goal, chance, events) - 1, events, coverage)
     return float((weight * passing).sum())
 
 
@@ -553,16 +563,18 @@ def _alone(goal: Goal, assumed: Assumed, m: int) -> dict[str, int | None]:
     return {name: _fewest(power, goal.power) for name, power in powers.items()}
 
 
-def _least_covered(goal: Goal, assumed: Assumed, events: NDArray[np.int64]) -> NDArray[np.float64]:
+def _least_covered(
+    goal: Goal, chance: float | None, events: NDArray[np.int64]
+) -> NDArray[np.float64]:
     """The fewest covered events that reach the minimum surely, and beat chance, per event count."""
     # The bootstrap of k covered of e events ends at the lower quantile of Binomial(e, k/e): it
     # reaches j = ceil(e minimum) where P(Binomial(e, k/e) < j) <= .025.
     least = np.ceil(events * goal.coverage_min - 1e-9)
     share = np.where(least > 0, betaincinv(np.maximum(least, 1), events - least + 1, 1 - _TAIL), 0)
     covered = np.ceil(events * share - 1e-9)
-    if assumed.chance is None:
+    if chance is None:
         return np.asarray(covered)
-    beyond_chance = _critical(events, assumed.chance, goal.alpha / goal.candidates)
+    beyond_chance = _critical(events, chance, goal.alpha / goal.candidates)
     return np.asarray(np.maximum(covered, beyond_chance))
 
 
@@ -574,6 +586,7 @@ def _critical(events: NDArray[np.int64], chance: float, level: float) -> NDArray
     return np.asarray(least + 1)
 
 
+@lru_cache(maxsize=512)
 def _event_counts(
     least: int, n: int, share: float
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
