@@ -16,6 +16,7 @@ from launched import exit_code, speaking_to, started
 import gmb_hf
 from gmb_hf.cli import main
 
+MISSPELLED = "error: No such option: --versoin (Possible options: --version). See gmb --help.\n"
 GMB = Path(sys.executable).with_name("gmb")
 
 pytestmark = pytest.mark.skipif(not GMB.exists(), reason="gmb is not installed beside this Python")
@@ -42,7 +43,7 @@ def test_version():
     ("arguments", "code", "out", "err"),
     [
         (["--version"], 0, f"gmb-hf {gmb_hf.__version__}\n", ""),
-        (["runs", "verify", "--runs=gone.csv"], 2, "", "error: gone.csv: no such file or folder\n"),
+        (["--versoin"], 2, "", MISSPELLED),
     ],
 )
 def test_the_module_is_the_command(arguments: list[str], code: int, out: str, err: str):

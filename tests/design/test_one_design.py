@@ -69,7 +69,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     """What a copy of the package with one field more says on stderr."""
     folder = tmp_path_factory.mktemp("one_more")
     package = Path(gmb_hf.__file__).parent
-    shutil.copytree(package, folder / "gmb_hf", ignore=shutil.ignore_patterns("__pycache__"))
+    half_written = shutil.ignore_patterns("*.pyc.*")  # what is compiled is copied as well
+    shutil.copytree(package, folder / "gmb_hf", ignore=half_written)
     source = folder / "gmb_hf" / "design" / "design.py"
     before = '    @model_validator(mode="before")\n    @classmethod\n    def _published_regime'
     text = source.read_text(encoding="utf-8")

@@ -37,8 +37,8 @@ def apply(folder, diff):
 @pytest.fixture
 def package(tmp_path):
     """A copy of the package with the page's changes."""
-    ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "gmb_hf", tmp_path / "gmb_hf", ignore=ignored)
+    half_written = shutil.ignore_patterns("*.pyc.*")  # what is compiled is copied as well
+    shutil.copytree(ROOT / "gmb_hf", tmp_path / "gmb_hf", ignore=half_written)
     for diff in blocks("diff"):
         apply(tmp_path, diff)
     return tmp_path

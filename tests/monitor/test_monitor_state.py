@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+from launched import exit_code, speaking_to, started
 from live_runs import DESIGN, GAIN, NORM, Evaluated
 
 from gmb_hf import make_lock
 from gmb_hf.errors import InputError
-from gmb_hf.monitor.monitor import AlarmMonitor
+from gmb_hf.monitor.monitor import AlarmMonitor, StateFile
 
 
 @pytest.fixture
@@ -74,6 +73,15 @@ def test_after_a_restart_the_loaded_state_takes_the_steps_again(
     ]
 
 
+def claim(path: Path, said: Path) -> None:
+    """Claim a state file in another process, and print the refusal."""
+    speaking_to(said, said)
+    try:
+        StateFile(path)
+    except InputError as error:
+        print(error, flush=True)
+
+
 class TestOneMonitorAFile:
     def test_a_second_monitor_is_refused(self, evaluated: Evaluated, tmp_path: Path) -> None:
         path = tmp_path / "new" / "monitor.json"
@@ -91,17 +99,12 @@ class TestOneMonitorAFile:
         self, evaluated: Evaluated, tmp_path: Path
     ) -> None:
         path = tmp_path / "monitor.json"
-        script = (
-            "from gmb_hf.monitor.monitor import StateFile\n"
-            "from gmb_hf.errors import InputError\n"
-            f"try:\n    StateFile({str(path)!r})\nexcept InputError as error:\n    print(error)\n"
-        )
+        said = tmp_path / "said"
 
         def other() -> str:
-            done = subprocess.run(
-                [sys.executable, "-c", script], capture_output=True, text=True, check=True
-            )
-            return done.stdout
+            said.unlink(missing_ok=True)
+            assert exit_code(started(claim, path, said)) == 0
+            return said.read_text(encoding="utf-8")
 
         with closing(evaluated.monitor(GAIN)) as monitor:
             monitor.save(path)

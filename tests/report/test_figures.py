@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -344,14 +342,6 @@ def test_a_figure_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InputError, match="could not be written"):
         save_figure(Figure(), tmp_path / "file" / "figure", formats=("png",))
-
-
-def test_pyplot_is_never_imported() -> None:
-    code = (
-        "import sys, gmb_hf.report.report; "
-        "sys.exit('matplotlib.pyplot' in sys.modules or 'torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_what_a_results_file_lacks_is_left_out() -> None:
