@@ -342,7 +342,7 @@ def _write_scored(
         scores = dataclasses.replace(scores, tiers=tuple(labels))
     table, target = scores.write(folder / "scores.parquet"), folder / "scoreboard.json"
     board = scoreboard_of(table, target, version="1", seed=seed)
-    return Scored(board, (target, table, file.path))
+    return Scored(board, (target, target.with_suffix(".html"), table, file.path))
 
 
 def score_model(
@@ -495,6 +495,8 @@ def from_runs(
         events = np.full(len(log.runs), np.nan)
         notes.append(f"no events: {error}")
     drawn = style.save_figure(margin_curves(log, events), folder / "margins") if figures else []
+    shown = [("Margins, pass rate and accuracy over training", one) for one in drawn[:1]]
+    scored.board.sheet(shown).write(folder / "scoreboard.html")
     cutoffs = [RunBundles.paths(folder, seed)[1] for seed in runs]
     return TrackedRuns(log, events, scored, (*drawn, *scored.paths, *logs, *cutoffs), tuple(notes))
 

@@ -23,9 +23,12 @@ from gmb_hf.crucible.margins import Floats
 from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.documents import Record
 from gmb_hf.errors import InputError, positive_int
+from gmb_hf.escape import number
 from gmb_hf.files import read_json, read_jsonl, read_text, write_json
 from gmb_hf.report import style
+from gmb_hf.report.sheet import Sheet
 from gmb_hf.stats import generator
+from gmb_hf.tables import Column, Table
 
 Pair = tuple[Floats, Floats]
 RETENTION, GENERALIZATION = "frozen_tier3", "organic_holdout"
@@ -92,13 +95,13 @@ def coordinates(results: Sequence[Mapping[str, Any]]) -> Pair:
     """`frozen_tier3` and `organic_holdout` of each result, float64 [N] each."""
     columns = []
     for key in (RETENTION, GENERALIZATION):
-        for number, result in enumerate(results):
+        for place, result in enumerate(results):
             value, name = result.get(key), result.get("name")
             good = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not good or not math.isfinite(value):  # type: ignore[arg-type]
-                who = f"result {number}" + (f" ({name})" if name is not None else "")
+                who = f"result {place}" + (f" ({name})" if name is not None else "")
                 shown = repr(value) if key in result else "missing"
-                raise InputError(f"{who}: {key} must be a finite number, it is {shown}")
+                raise InputError(f"{who}: {key} must be a finite place, it is {shown}")
         columns.append(np.array([result[key] for result in results], dtype=np.float64))
     return columns[0], columns[1]
 
@@ -158,12 +161,30 @@ class Frontier(Record):
         return (most, shares[most]) if shares.get(most) else None
 
     def write(self, stem: str | Path, *, figures: bool = True) -> list[Path]:
-        """Write STEM.json and, with `figures`, STEM.png and .svg; STEM may have such an ending."""
+        """Write STEM.json, STEM.html and, with `figures`, STEM.png and .svg.
+
+        STEM may have such an ending.
+        """
         path = Path(stem)
-        path = path.with_suffix("") if path.suffix in (".json", ".png", ".svg") else path
+        path = path.with_suffix("") if path.suffix in (".json", ".html", ".png", ".svg") else path
         data = write_json(path.with_name(f"{path.name}.json"), self.to_dict())
         drawn = style.save_figure(pareto_plot(self.configurations), path) if figures else []
-        return [data, *drawn]
+        columns = (
+            Column("configuration", take="name"),
+            Column("frozen tier 3", number, take="frozen_tier3"),
+            Column("organic", number, take="organic_holdout"),
+            Column("on the frontier", take=lambda one: "yes" if one.on_frontier else "no"),
+            Column("most surely beaten by", take=lambda one: (self.beaten_by(one.name) or [""])[0]),
+        )
+        best = [one.name for one in self.configurations if one.on_frontier]
+        page = Sheet(
+            "GMB Crucible",
+            "Which configurations no other one beats in both retention and generalization",
+            [f"{len(best)} of {len(self.configurations)}: {', '.join(best)}."],
+            [("Retention and generalization", one) for one in drawn if one.suffix == ".png"],
+            [Table.of(self.configurations, columns, caption="Every configuration")],
+        )
+        return [data, page.write(path.with_name(f"{path.name}.html")), *drawn]
 
 
 def find_frontier(path: str | Path, *, draws: int = 2000, seed: int = 0) -> Frontier:

@@ -23,6 +23,8 @@ from gmb_hf.errors import InputError
 from gmb_hf.escape import cut, html_table, number
 from gmb_hf.files import read_json, write_json
 from gmb_hf.fingerprints import fingerprint, fingerprint_line
+from gmb_hf.report.sheet import Sheet
+from gmb_hf.tables import Column, Line, Table
 
 SEED = 42
 """Seed of an evaluation that names none; it is part of the fingerprint."""
@@ -138,17 +140,47 @@ class Scoreboard(Section):
 
     def _repr_html_(self) -> str:
         """The tiers and all items, for a notebook."""
-        names = ("tier", "items", "accuracy", "mean margin", "median margin", "mean rank")
+        table = self.table()
+        names = [column.name for column in table.columns]
         rows = [
-            (
-                tier,
-                stats.n,
-                *map(number, (stats.accuracy, stats.mean_margin, stats.median_margin)),
-                number(stats.mean_rank, 2),
-            )
-            for tier, stats in {**self.by_tier, "all": self.overall}.items()
+            [*map(Column.text, table.columns, row)]
+            for row in table.rows
+            if not isinstance(row, Line)
         ]
         return html_table(repr(self), names, rows, len(rows), "tiers")
+
+    def table(self) -> Table:
+        """The tiers and all items."""
+        columns = (
+            Column("tier", take=lambda one: one[0]),
+            Column("items", "{:,}".format, take=lambda one: one[1].n),
+            Column("accuracy", number, take=lambda one: one[1].accuracy),
+            Column("mean margin", number, take=lambda one: one[1].mean_margin),
+            Column("median margin", number, take=lambda one: one[1].median_margin),
+            Column("mean rank", "{:.2f}".format, take=lambda one: one[1].mean_rank),
+        )
+        rows = {**self.by_tier, "all": self.overall}.items()
+        return Table.of(rows, columns, caption="The tiers and all items")
+
+    def sheet(self, figures: Sequence[tuple[str, Path]] = ()) -> Sheet:
+        """The page of the scoreboard, with figures (caption, PNG) that were drawn of its model."""
+        head, overall = self.eval_header, self.overall
+        return Sheet(
+            "GMB Crucible",
+            f"Scoreboard of {self.checkpoint_path}",
+            [
+                f"{overall.correct:,} of {overall.n:,} items are right: their positive is nearer "
+                f"than every negative."
+            ],
+            figures,
+            [self.table()],
+            [
+                ("evaluation", head.fingerprint),
+                ("version", head.version),
+                ("time", self.timestamp),
+                *([("encoder", self.x_encoder)] if self.x_encoder else []),
+            ],
+        )
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
@@ -274,6 +306,7 @@ def scoreboard_of(
         scores=relative_path(scores_path, Path(out).parent),
     )
     made.write(out)
+    made.sheet().write(Path(out).with_suffix(".html"))
     return made
 
 

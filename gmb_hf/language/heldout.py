@@ -23,6 +23,7 @@ from gmb_hf.files import read_json, write_json
 from gmb_hf.language import data
 from gmb_hf.pretrained import find_model
 from gmb_hf.report import style
+from gmb_hf.report.sheet import Sheet
 from gmb_hf.tables import Column, Table
 from gmb_hf.tasks.text import Piece, Tally, Text, TextFile, TextScore, unigram_score
 from gmb_hf.training.launch import chosen_device
@@ -358,7 +359,30 @@ def write_heldout(found: Heldout, out: Path, *, figures: bool = True) -> list[Pa
     written += heldout_table(found.rows).write(out)
     if figures:
         written += style.save_figure(heldout_bars(found.rows), out / "heldout")
-    return written
+    page = Sheet(
+        "GMB held-out text",
+        "How well each model predicts text that it has not seen",
+        [*_lowest(found), "Bits per byte compare models of different tokenizers; less is better."],
+        [("Bits per byte, by text and model", one) for one in written if one.suffix == ".png"],
+        [heldout_table(found.rows)],
+        [
+            *((f"text {name}", str(about["fingerprint"])) for name, about in found.texts.items()),
+            *((f"model {name}", str(about)) for name, about in found.models.items()),
+        ],
+    )
+    return [page.write(out / "report.html"), *written]
+
+
+def _lowest(found: Heldout) -> list[str]:
+    """Of each text, the model with the fewest bits per byte."""
+    said = []
+    for text in found.texts:
+        rows = [row for row in found.rows if row.text == text and not row.is_baseline]
+        best = min(rows, key=lambda row: row.score.bits_per_byte, default=None)
+        if best is not None and len(rows) > 1:
+            bits = best.score.bits_per_byte
+            said.append(f"{text}: {best.model} is best of {len(rows)}, {bits:.3f} bits per byte.")
+    return said
 
 
 def _named(checkpoints: Sequence[str]) -> dict[str, str]:

@@ -49,9 +49,9 @@ from gmb_hf.report.page import (
     class_of,
     embedded,
     outcome_counts,
-    resource,
     timing,
 )
+from gmb_hf.report.sheet import resource
 from gmb_hf.stats import IntervalRecord
 from gmb_hf.tables import Column, Table
 

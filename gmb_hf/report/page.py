@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.resources
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,6 +55,7 @@ from gmb_hf.report.answer import (
     shown_p,
     subtitle,
 )
+from gmb_hf.report.sheet import resource
 from gmb_hf.report.tables import budget_table, run_budget_table, runs_table, verdict_table
 from gmb_hf.stats import IntervalRecord
 from gmb_hf.tables import Line, Table, follow
@@ -165,12 +165,6 @@ def render_page(
         provenance=list(provenance(results)),
         version=__version__,
     )
-
-
-def resource(name: str) -> str:
-    """The text of a style or a script of the report."""
-    text = importlib.resources.files("gmb_hf.report").joinpath(name).read_text(encoding="utf-8")
-    return text.strip() + "\n"
 
 
 def embedded(data: Any) -> str:

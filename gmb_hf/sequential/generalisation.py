@@ -17,6 +17,7 @@ from gmb_hf.documents import Record
 from gmb_hf.errors import InputError, choose, positive_int, repeated
 from gmb_hf.files import write_json
 from gmb_hf.report import style
+from gmb_hf.report.sheet import Sheet
 from gmb_hf.runs.columns import missing_column
 from gmb_hf.runs.metadata import learned_data, mismatches, refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
@@ -458,7 +459,14 @@ def write_generalised(
         unreliable = tuple(one.variant for one in found.matched if not one.reliable)
         figure = generalisation_figure(variants, found.variants, unreliable)
         files += style.save_figure(figure, target / "figures" / "generalization")
-    return files
+    page = Sheet(
+        "GMB generalization",
+        f"Held-out loss at equal training loss, against {found.baseline}",
+        found.notes,
+        [("Held-out loss over training loss", one) for one in files if one.suffix == ".png"],
+        generalisation_tables(found),
+    )
+    return [page.write(target / "report.html"), *files]
 
 
 def _notes(summaries: Mapping[str, VariantLosses], pairs: Sequence[Matched]) -> list[str]:

@@ -23,6 +23,7 @@ from gmb_hf.files import write_json
 from gmb_hf.fingerprints import SHOWN
 from gmb_hf.report import style
 from gmb_hf.report.curves import median_over_runs
+from gmb_hf.report.sheet import Sheet
 from gmb_hf.runs.metadata import refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential.config import SequentialConfig, SuiteSettings, preset, smaller_than_protocol
@@ -143,7 +144,37 @@ def sequential_report(
             drawn["phases"] = phase_curves(summary, curves)
         for name, figure in drawn.items():
             files += style.save_figure(figure, target / "figures" / name)
-    return SequentialReport(summary, tuple(files))
+    fingerprints = {task: mine for run in runs for task, mine in run.fingerprints.items()}
+    page = Sheet(
+        "GMB sequential retention",
+        f"What remains of {len(summary.trained_on)} tasks learned one after the other",
+        [*_sentences(summary), *summary.notes],
+        [(_CAPTIONS[path.stem], path) for path in files if path.suffix == ".png"],
+        retention_tables(summary),
+        [(f"fingerprint of {task}", digest) for task, digest in fingerprints.items()],
+    )
+    return SequentialReport(summary, (page.write(target / "report.html"), *files))
+
+
+_CAPTIONS = {
+    "matrix_loss": "Loss on every task after every phase",
+    "matrix_accuracy": "Accuracy on every task after every phase",
+    "forgetting": "What was lost of each task's best, over seeds",
+    "phases": "Training and held-out loss, phase by phase",
+}
+
+
+def _sentences(summary: RetentionSummary) -> list[str]:
+    """Of each variant, the mean accuracy when a task was learned and after the last phase."""
+    said = []
+    for name, one in summary.variants.items():
+        learned, kept = (one.quantities[f"{when}_accuracy"] for when in ("learning", "average"))
+        if learned is not None and kept is not None:
+            said.append(
+                f"{name}: accuracy {learned.mean:.2f} after a task's own phase, {kept.mean:.2f} "
+                f"after the last one (means over tasks and {len(one.seeds)} seeds)."
+            )
+    return said
 
 
 def _chance(suite: SuiteSettings) -> dict[str, Chance]:

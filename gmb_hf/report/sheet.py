@@ -1,0 +1,121 @@
+"""report.html of what is no evaluation: the answer, figures and tables in the frame of report.html.
+
+One page from a file, without network: figures are part of it, tables sort, light and dark, names
+escaped.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.resources
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from gmb_hf._version import __version__
+from gmb_hf.escape import one_line
+from gmb_hf.files import write_text
+from gmb_hf.tables import Column, Line, Table
+
+_SCRIPTS = ("table.js", "sheet.js")
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What a page shows, from top to bottom.
+
+    Attributes:
+        kind: what kind of report it is, above the title.
+        title: the question, or what was compared.
+        answer: sentences, the first in large letters.
+        figures: caption and PNG file.
+        tables: each under its caption, with its notes.
+        facts: name and value, of what made the numbers.
+        next_command: what to type next.
+    """
+
+    kind: str
+    title: str
+    answer: Sequence[str] = ()
+    figures: Sequence[tuple[str, Path]] = ()
+    tables: Sequence[Table] = ()
+    facts: Sequence[tuple[str, str]] = ()
+    next_command: str | None = None
+
+    def html(self) -> str:
+        """The page.
+
+        Raises:
+            OSError: a figure cannot be read.
+        """
+        script = "".join(map(resource, _SCRIPTS))
+        environment = Environment(
+            loader=PackageLoader("gmb_hf.report", "."),
+            undefined=StrictUndefined,
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        environment.filters["line"] = one_line
+        return environment.get_template("sheet.html.j2").render(
+            sheet=self,
+            figures=[(caption, _embedded(path)) for caption, path in self.figures],
+            tables=[_Grid.of(table) for table in self.tables],
+            style=Markup(resource("page.css")),
+            script=Markup(script),
+            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+            version=__version__,
+        )
+
+    def write(self, path: str | Path) -> Path:
+        """Write the page, atomically."""
+        return write_text(path, self.html())
+
+
+def resource(name: str) -> str:
+    """The text of a style or a script of the report."""
+    text = importlib.resources.files("gmb_hf.report").joinpath(name).read_text(encoding="utf-8")
+    return text.strip() + "\n"
+
+
+def _embedded(path: Path) -> str:
+    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
+
+
+class _Cell(NamedTuple):
+    text: str
+    key: str  # what it is sorted by
+    numeric: bool
+
+
+class _Grid(NamedTuple):
+    """A table as the template reads it; a line across all columns is a row of one cell."""
+
+    caption: str
+    heads: list[tuple[str, bool]]
+    rows: list[list[_Cell]]
+    notes: list[str]
+
+    @classmethod
+    def of(cls, table: Table) -> _Grid:
+        rows = []
+        for row in table.rows:
+            if isinstance(row, Line):
+                rows.append([_Cell(row.text, "", False)])
+            else:
+                rows.append(list(map(_cell, table.columns, row)))
+        heads = [(column.name, column.side == "r") for column in table.columns]
+        return cls(table.caption or table.name, heads, rows, list(table.notes))
+
+
+def _cell(column: Column, value: Any) -> _Cell:
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    known = value is not None and not (numeric and math.isnan(value))
+    key = f"{value!r}" if numeric and known else str(value) if known else ""
+    return _Cell(column.text(value), key, column.side == "r")
