@@ -114,6 +114,7 @@ def test_mypy_sees_types(snippet: Path, request: pytest.FixtureRequest):
     config["mypy"] = {"follow_imports": "silent", "ignore_missing_imports": "true"}
     heavy = ",".join(f"{name}.*" for name in HEAVY)
     config[f"mypy-{heavy}"] = {"follow_imports": "skip"}  # it takes minutes to read torch
+    config["mypy-gmb_hf.*"] = {"ignore_errors": "true"}  # its signatures without its bodies
     with (snippet.parent / "mypy.ini").open("w") as file:
         config.write(file)
     assert request.config.cache is not None
