@@ -310,7 +310,7 @@ class TestNumbers:
 
     def test_files(self):
         # 160 were reached before panels, the signals of others, report.html and tokenizers came in.
-        assert len(FILES) <= 190
+        assert len(FILES) <= 191
 
     def test_lines(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
