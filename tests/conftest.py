@@ -171,3 +171,16 @@ def commands(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Termi
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(time, "sleep", lambda _: None)
     return Terminal()
+
+
+@pytest.fixture(scope="session")
+def own_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is loaded in this process lies in a folder of its own, and nothing asks the Hub."""
+    from evaluate import config
+
+    cache = tmp_path_factory.mktemp("hf")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(config, "HF_MODULES_CACHE", cache / "modules")
+        patch.setattr(config, "HF_METRICS_CACHE", cache / "metrics")
+        patch.setattr(config, "HF_EVALUATE_OFFLINE", True)
+        yield

@@ -435,8 +435,15 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if any(blocks(page))])
 def test_every_block_of_a_page_runs_or_says_why_not(
-    page: str, inputs: Inputs, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str,
+    inputs: Inputs,
+    hub: Hub,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if any("evaluate.load" in block.text for block in blocks(page)):
+        request.getfixturevalue("own_caches")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(panels.PLACE, str(inputs.panels_place))
     reader = Reader(page, inputs.fill(page, tmp_path))

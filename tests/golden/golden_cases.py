@@ -12,9 +12,11 @@ import os
 import re
 import shlex
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -262,7 +264,19 @@ def _own_caches() -> Iterator[None]:
             HF_METRICS_CACHE=cache / "metrics",
             HF_EVALUATE_OFFLINE=True,
         ):
+            # Modules of another cache would be taken for those of this one, and the other way.
+            before, path = _forgotten(), list(sys.path)
+            sys.path[:] = [one for one in path if not (Path(one) / "evaluate_modules").is_dir()]
             yield
+            _forgotten()
+            sys.modules.update(before)
+            sys.path[:] = path
+
+
+def _forgotten() -> dict[str, ModuleType]:
+    """The modules that `evaluate` has copied and imported, which are imported no longer."""
+    names = [name for name in sys.modules if name.split(".")[0] == "evaluate_modules"]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 def metric_values() -> str:
