@@ -177,7 +177,6 @@ class Scoreboard(Section):
             [
                 ("evaluation", head.fingerprint),
                 ("version", head.version),
-                ("time", self.timestamp),
                 *([("encoder", self.x_encoder)] if self.x_encoder else []),
             ],
         )

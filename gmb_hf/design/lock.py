@@ -642,6 +642,8 @@ class Lock:
             message = f"{where} {place}: locked {locked!r}, found {found!r}; {reason}"
             raise InputError(message, code="other_boundary", field=place)
         known, planned = {seed for seed in seeds if seed is not None}, set(design.seeds_eval)
+        if transfer and others_seeds(design, seeds):
+            return ("None of the held-out seeds is one that the lock declares: these are others.",)
         if planned and known - planned:
             reason = (
                 f"held-out seeds {first_of(sorted(known - planned))} are not among the lock's "
@@ -813,12 +815,20 @@ def next_look(lock: Lock, log: RunLog) -> Look:
     return Look(number, tuple(notes), lock, log, looks)
 
 
+def others_seeds(design: Design, seeds: Sequence[int | None]) -> bool:
+    """Whether runs are of seeds of which the design declares none: of another panel, wholly."""
+    known = {seed for seed in seeds if seed is not None}
+    return bool(design.seeds_eval) and bool(known) and not known & set(design.seeds_eval)
+
+
 def _refuse_chosen_seeds(lock: Lock, seeds: Sequence[int | None], number: int) -> None:
     """Where a lock names the held-out seeds, nobody chooses among them.
 
     The last look is at all of them, an earlier one at the first ones, in the order of the lock.
     """
     planned = list(lock.design.seeds_eval)
+    if others_seeds(lock.design, seeds):  # which `check` allows for a transfer alone
+        return
     missing = [seed for seed in planned if seed not in set(seeds)]
     last = number >= lock.design.looks
     if not missing or not (last or missing != planned[len(planned) - len(missing) :]):

@@ -51,7 +51,7 @@ from gmb_hf.report.page import (
     outcome_counts,
     timing,
 )
-from gmb_hf.report.sheet import resource
+from gmb_hf.report.sheet import asset
 from gmb_hf.stats import IntervalRecord
 from gmb_hf.tables import Column, Table
 
@@ -434,9 +434,9 @@ class _Site:
     def pages(self) -> Iterator[tuple[str, str]]:
         """Every file: its place and its text."""
         own = Path(__file__).parent
-        yield _STYLE, resource("page.css") + (own / "board.css").read_text(encoding="utf-8")
+        yield _STYLE, asset("page.css") + (own / "board.css").read_text(encoding="utf-8")
         script = (own / "board.js").read_text(encoding="utf-8")
-        yield _SCRIPT, "".join(map(resource, SCRIPTS)) + script
+        yield _SCRIPT, "".join(map(asset, SCRIPTS)) + script
         yield "leaderboard.csv", _table(self.entries).csv()
         yield CARD, self._readme()
         yield "index.html", self._render("index", up="", **self._index())

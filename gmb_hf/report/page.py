@@ -55,7 +55,7 @@ from gmb_hf.report.answer import (
     shown_p,
     subtitle,
 )
-from gmb_hf.report.sheet import resource
+from gmb_hf.report.sheet import asset
 from gmb_hf.report.tables import budget_table, run_budget_table, runs_table, verdict_table
 from gmb_hf.stats import IntervalRecord
 from gmb_hf.tables import Line, Table, follow
@@ -117,7 +117,7 @@ def render_page(
     windows = answer(results, by_windows=True)
     runs, rows = _runs(results.event), _rows(found)
     done = definition_of_done(results, folder)
-    script = "".join(map(resource, SCRIPTS)) + resource("page.js")
+    script = "".join(map(asset, SCRIPTS)) + asset("page.js")
     environment = Environment(
         loader=PackageLoader("gmb_hf.report", "."),
         undefined=StrictUndefined,
@@ -136,7 +136,7 @@ def render_page(
         "scores": scores,
     }
     return environment.get_template("page.html.j2").render(
-        style=Markup(resource("page.css")),
+        style=Markup(asset("page.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         data=Markup(embedded(data)),

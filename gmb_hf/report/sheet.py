@@ -54,7 +54,7 @@ class Sheet:
         Raises:
             OSError: a figure cannot be read.
         """
-        script = "".join(map(resource, _SCRIPTS))
+        script = "".join(map(asset, _SCRIPTS))
         environment = Environment(
             loader=PackageLoader("gmb_hf.report", "."),
             undefined=StrictUndefined,
@@ -67,7 +67,7 @@ class Sheet:
             sheet=self,
             figures=[(caption, _embedded(path)) for caption, path in self.figures],
             tables=[_Grid.of(table) for table in self.tables],
-            style=Markup(resource("page.css")),
+            style=Markup(asset("page.css")),
             script=Markup(script),
             script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             version=__version__,
@@ -78,7 +78,7 @@ class Sheet:
         return write_text(path, self.html())
 
 
-def resource(name: str) -> str:
+def asset(name: str) -> str:
     """The text of a style or a script of the report."""
     text = importlib.resources.files("gmb_hf.report").joinpath(name).read_text(encoding="utf-8")
     return text.strip() + "\n"

@@ -74,6 +74,7 @@ def test_what_the_command_leaves_and_says(tracked):
         "logs/seeds-0-2-n3.parquet",
         "bundles.jsonl",
         "scores.parquet",
+        "scoreboard.html",
         "scoreboard.json",
         "margins.png",
         "margins.svg",

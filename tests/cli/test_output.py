@@ -170,7 +170,7 @@ def test_a_process_with_a_nonsense_backend_and_a_pipe_that_nobody_reads(tmp_path
         )
     assert (done.returncode, done.stderr) == (141, "")
     assert {path.name for path in tmp_path.glob("front.*")} == {
-        *("front.json", "front.png", "front.svg")
+        *("front.html", "front.json", "front.png", "front.svg")
     }
 
 

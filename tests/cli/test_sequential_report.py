@@ -120,6 +120,8 @@ def test_the_same_files_give_the_same_report_elsewhere(
     run, out = folder(tmp_path / "run"), tmp_path / "out"
     assert gmb("sequential", "report", run, f"--out={out}").code == 0
     for path in sorted(out.rglob("*.*")):
+        if path.name == "report.html":  # the first one has its figures in it
+            continue
         assert path.read_bytes() == (reported[0] / path.relative_to(out)).read_bytes(), path
     assert not (run / "retention.json").exists()
 

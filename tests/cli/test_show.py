@@ -229,7 +229,7 @@ class TestTable:
             (30, [10, 6, 10]),  # the last column gives way first
             (25, [10, 6, 5]),
             (22, [7, 6, 5]),  # then the one before
-            (10, [4, 6, 5]),  # and none below its least
+            (19, [4, 6, 5]),  # and none below its least; narrower ones have a line for each cell
         ],
     )
     def test_columns_give_way_in_order(self, width: int, expected: list[int]):

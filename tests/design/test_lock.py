@@ -215,6 +215,17 @@ class TestEvaluation:
         with pytest.raises(InputError, match="seeds 7 are not among the lock's"):
             build().check_evaluation((*self.RUNS, "seed_7"), (*self.SEEDS, 7))
 
+    def test_a_transfer_may_be_to_other_seeds_wholly_and_not_to_chosen_ones(self) -> None:
+        others = ("seed_7", "seed_8"), (7, 8)
+        with pytest.raises(InputError, match="seeds 7, 8 are not among the lock's"):
+            build().check_evaluation(*others)
+        notes = build().check_evaluation(*others, transfer=True)
+        assert notes == (
+            "None of the held-out seeds is one that the lock declares: these are others.",
+        )
+        with pytest.raises(InputError, match="seeds 7 are not among the lock's"):
+            build().check_evaluation((*self.RUNS, "seed_7"), (*self.SEEDS, 7), transfer=True)
+
     def test_explore_runs_are_refused_by_seed_name_and_content(self) -> None:
         lock = build(design(seeds_eval=[]))
         with pytest.raises(InputError, match=r"1 also used to explore \(2\)"):

@@ -108,7 +108,7 @@ def test_figures_are_linked_relative_and_only_if_they_exist(found: Results) -> N
     linked = render_report(found, figures={name: f"fig ures/{name}.png" for name in FIGURES})
     assert re.findall(r"\]\((fig[^)]*)\)", linked) == [
         f"fig%20ures/{name}.png"
-        for name in ["first", "summary", "curves", "fpr", "aligned", "leads"]
+        for name in ["first", "summary", "curves", "fpr", "aligned", "leads", "missed"]
     ]
 
 
