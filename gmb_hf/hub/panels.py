@@ -110,6 +110,10 @@ def _published_runs() -> RunConfig:
     return preset("reference").judged_by(metric="acc_test")
 
 
+# Half of the rows of an operation that commutes are mirror images of the other half. Split apart,
+# they are told by each other, and the model generalises as it memorises.
+_COMMUTES = ("task.keep_pairs_together=true",)
+
 # No seed is of two panels, of a preset, or of the search for the law (from 900,000 on).
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
@@ -142,12 +146,25 @@ RECIPES: dict[str, Recipe] = {
         Recipe(
             "mul-31",
             "Does what announces grokking of a subtraction announce it of a multiplication",
-            _panel("400000:400064", "410000:410128", "task.operation=mul", "task.prime=31"),
+            _panel(
+                "400000:400064",
+                "410000:410128",
+                *_COMMUTES,
+                "task.operation=mul",
+                "task.prime=31",
+                "task.train_fraction=0.65",
+            ),
         ),
         Recipe(
             "add-29",
             "Does what announces grokking of a subtraction announce it of an addition",
-            _panel("500000:500064", "510000:510128", "task.operation=add"),
+            _panel(
+                "500000:500064",
+                "510000:510128",
+                *_COMMUTES,
+                "task.operation=add",
+                "task.train_fraction=0.68",
+            ),
         ),
         Recipe(
             "sub-59",
