@@ -496,7 +496,8 @@ class DrawSettings(Settings):
     A draw depends on the seed alone. Nothing is drawn where a field is empty.
 
     Attributes:
-        operation, train_fraction, activation: one of these, each equally likely.
+        operation, train_fraction, activation: one of these, each equally likely. Of operations
+            that do not commute `task.keep_pairs_together` asks nothing.
         lr, weight_decay, initializer_range: the lowest and the highest; the logarithm is uniform
             between them.
         no_decay: the share of seeds that train without weight decay, whatever else they draw.
@@ -741,8 +742,9 @@ class RunConfig(Config):
                         f"draws.operation: task.name={self.task.name} already says which task it "
                         "is; leave one out"
                     )
+                pairs = {"keep_pairs_together": False} if name == "operation" else {}
                 try:
-                    getattr(self, section).replace(**{name: value})
+                    getattr(self, section).replace(**{name: value}, **pairs)
                 except InputError as error:
                     raise InputError(f"draws.{name}: {error}") from None
 
@@ -758,10 +760,11 @@ class RunConfig(Config):
         """The config of one seed, which draws nothing; itself where seeds draw nothing."""
         if not self.draws.any:
             return self
-        drawn = {
-            name: getattr(self, name).replace(**fields)
-            for name, fields in self.draws.of_seed(seed).items()
-        }
+        fields = self.draws.of_seed(seed)
+        operation = fields["task"].get("operation")
+        if operation is not None and not OPERATIONS[operation].commutes:
+            fields["task"]["keep_pairs_together"] = False  # it has no pairs
+        drawn = {name: getattr(self, name).replace(**given) for name, given in fields.items()}
         return dataclasses.replace(self, **drawn, draws=DrawSettings())
 
     def judged_by(self, **fields: Any) -> RunConfig:

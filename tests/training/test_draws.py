@@ -49,6 +49,13 @@ def test_draws_follow_the_law():
     assert abs(np.corrcoef(rates, scales)[0, 1]) < 0.06
 
 
+def test_pairs_stay_together_where_the_drawn_operation_has_pairs():
+    config = drawing(LAW, task={"operation": "add", "keep_pairs_together": True})
+    tasks = [config.of_seed(seed).task for seed in range(40)]
+    together = {task.operation: task.keep_pairs_together for task in tasks}
+    assert together == {"add": True, "sub": False, "x2_xy_y2": True}
+
+
 def test_a_draw_is_of_the_seed_alone_and_of_no_other_draw():
     whole, part = drawing(LAW), drawing(DrawSettings(lr=LAW.lr))
     assert whole.of_seed(7) == whole.of_seed(7)
