@@ -39,6 +39,7 @@ _COMMANDS: dict[str, tuple[str, str | None]] = {
 _GROUPS = {
     "crucible": ("crucible.app", "Are the hardest known cases still ranked?"),
     "sequential": ("sequential.app", "Does it remember? Tasks in turn."),
+    "icl": ("icl.app", "Does it learn from its prompt? In-context probes."),
     "data": ("data.app", "Datasets: build, verify, export."),
     "runs": ("runs.app", "Anybody's logs to one table, and a look at them."),
     "panel": ("panel.app", "Frozen runs on which scores are compared."),

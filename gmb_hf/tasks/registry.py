@@ -11,12 +11,17 @@ from typing import Any
 from gmb_hf.errors import InputError, choose, unknown
 from gmb_hf.plugins import load_plugins
 from gmb_hf.tasks.formal import LANGUAGES, FormalTask
+from gmb_hf.tasks.incontext import REAL, RULES, InContextTask
 from gmb_hf.tasks.modular import OPERATIONS, ModularTask
 from gmb_hf.tasks.task import Task
 
 DEFAULT_PRIME = 97
 _MODULAR = re.compile(r"modular_(?P<operation>\w+)|(?P<named>\w+)_p(?P<prime>\d+)")
 _FORMAL = re.compile(r"(?P<language>\w+)_(?P<length>\d+)")
+_IN_CONTEXT = re.compile(
+    rf"(?P<rule>{'|'.join((*RULES, REAL))})(_p(?P<prime>\d+))?(_k(?P<examples>\d+))?"
+    r"(_n(?P<sequences>\d+))?"
+)
 
 TASKS: dict[str, Callable[..., Task]] = {}
 """Every other task: name -> what makes it, a function or class; its parameters are the options."""
@@ -41,7 +46,12 @@ def task_names() -> tuple[str, ...]:
     """The names of the tasks at the protocol's sizes; other primes and lengths work alike."""
     modular = [f"{operation}_p{DEFAULT_PRIME}" for operation in OPERATIONS]
     formal = [f"{name}_{language.protocol_length}" for name, language in LANGUAGES.items()]
-    return (*modular, *formal)
+    return (*modular, *formal, *in_context_names())
+
+
+def in_context_names() -> tuple[str, ...]:
+    """The names of the in-context tasks at their usual size."""
+    return tuple(InContextTask(rule).name for rule in RULES)
 
 
 def get_task(name: str, *, prime: int | None = None, **options: Any) -> Task:
@@ -49,10 +59,12 @@ def get_task(name: str, *, prime: int | None = None, **options: Any) -> Task:
 
     Args:
         name: `OPERATION_pPRIME` (`add_p97`), `modular_OPERATION` (the prime from `prime`, 97 when
-            not given), `LANGUAGE_LENGTH` (`parity_8`), or a name in `TASKS`.
+            not given), `LANGUAGE_LENGTH` (`parity_8`), `RULE_pP_kK` of rows in which K examples are
+            before the question (`linear_p11_k8`; 11 and 8 when not given), or a name in `TASKS`.
         prime: the modulus, for a name that does not hold it.
         options: fields of `ModularTask` (`op_token`, `corruption_rate`, `keep_pairs_together`)
-            or of `FormalTask` (`sequence_length`), or parameters of a registered task.
+            or of `FormalTask` (`sequence_length`) or `InContextTask` (`examples`, `sequences`), or
+            parameters of a registered task.
 
     Raises:
         InputError: the name or an option is unknown (the nearest is named), or a value is bad.
@@ -79,6 +91,19 @@ def get_task(name: str, *, prime: int | None = None, **options: Any) -> Task:
             raise InputError(f"task {name!r} is over bits and takes no prime; leave prime out")
         _check_options(name, FormalTask, options, {"language", "input_length"})
         return FormalTask(formal["language"], int(formal["length"]), **options)
+    in_context = _IN_CONTEXT.fullmatch(name)
+    if in_context:
+        _check_options(name, InContextTask, options, {"rule"})
+        said = {
+            key: int(text) for key, text in in_context.groupdict().items() if text and key != "rule"
+        }
+        given = {**said, **options, **({} if prime is None else {"prime": prime})}
+        for key, number in said.items():
+            if given[key] != number:
+                raise InputError(
+                    f"task {name!r} names its {key}, and {key}={given[key]} is another"
+                )
+        return InContextTask(in_context["rule"], **given)
     if name in LANGUAGES:
         raise InputError(f"task {name!r}: say how many bits, e.g. {name}_8")
     others = other_tasks()

@@ -258,6 +258,14 @@ class Task(ABC):
         return None
 
     @property
+    def scored_answers(self) -> tuple[int, ...]:
+        """Which answers of a row, by their place, its accuracy is about; here all of them.
+
+        A row counts as right where all of these are; the loss is about every answer.
+        """
+        return tuple(range(len(self.answer_positions)))
+
+    @property
     def corrupts_labels(self) -> bool:
         """Whether some training rows carry a wrong answer."""
         return False

@@ -551,8 +551,11 @@ class Observer:
             recorder.load_state(within(str(i), tensors))
 
     def _of_rows(self, margin: Tensor) -> Tensor:
-        """Margins [S, rows] of margins at all answers: a row is as right as its worst token."""
-        of_tokens = margin.unflatten(1, (-1, len(self.ensemble.task.answer_positions)))
+        """Margins [S, rows] of margins at all answers: a row is its worst scored one."""
+        task = self.ensemble.task
+        of_tokens = margin.unflatten(1, (-1, len(task.answer_positions)))
+        if len(task.scored_answers) < len(task.answer_positions):
+            of_tokens = of_tokens[..., list(task.scored_answers)]
         smallest: Tensor = of_tokens.amin(-1)
         return smallest
 

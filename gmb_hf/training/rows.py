@@ -35,6 +35,8 @@ from gmb_hf.modeling.mixers import Mixer, mixers_of
 from gmb_hf.training import blocks
 from gmb_hf.training.blocks import Blocks, Forward, Trace, Weights, Workspace, normalise, take
 
+EMBEDDING, POSITIONS = "model.embed_tokens.weight", "model.embed_positions.weight"
+
 STATE_COST = 128
 """About how many attention scores cost as much as one state; it sets where sharing ends."""
 
@@ -165,6 +167,47 @@ def row_tree(
         first_asked=first_asked,
         own_columns=asked[-1] + 1 - shared_columns,
         **{name: tensor(whole[name]) for name in alike},
+    )
+
+
+def unshared_tree(
+    rows: Tensor, positions: Sequence[int], *, vocab_size: int, dtype: torch.dtype = torch.float32
+) -> RowTree:
+    """The tree of rows that share nothing, made on the rows' device: for rows that are drawn anew.
+
+    Args:
+        rows: int64 [1, n, T], read by all models, or [S, n, T], for each model its own.
+        positions: those, from 0, whose next token counts, ascending, at least one.
+        vocab_size: V; every token is below it.
+        dtype: of the models' weights.
+    """
+    groups, count, _ = rows.shape
+    columns, first = positions[-1] + 1, positions[0]
+    asked = torch.as_tensor(positions, device=rows.device)
+    column, token = (torch.arange(n, device=rows.device) for n in (columns, vocab_size))
+    answers = rows[:, :, asked + 1]
+    targets = torch.zeros(
+        groups, count, columns - first, vocab_size, dtype=dtype, device=rows.device
+    )
+    at = (asked - first).expand(groups, count, -1)
+    share = torch.full(at.shape, 1 / at[0].numel(), dtype=dtype, device=rows.device)
+    flat = (at * vocab_size + answers).flatten(2)
+    targets.flatten(2).scatter_(2, flat, share)
+    nodes = torch.arange(count, device=rows.device)[:, None] * (columns - first) + asked - first
+    none = torch.zeros(groups, count, 0, dtype=torch.int64, device=rows.device)
+    return RowTree(
+        tokens=token.repeat(columns).expand(groups, -1),
+        positions=column.repeat_interleave(vocab_size).expand(groups, -1),
+        pair=(column * vocab_size + rows[:, :, :columns]).flatten(1),
+        path=none,
+        visible=none[:, :0].bool(),
+        example=none[:, 0],
+        targets=targets.flatten(1, 2),
+        answers=answers.flatten(1),
+        answer_nodes=nodes.flatten().expand(groups, -1),
+        asks_shared=False,
+        first_asked=first,
+        own_columns=columns,
     )
 
 
@@ -349,11 +392,19 @@ class RowForward(Forward):
 
     def _nodes(self, weights: Weights, tree: RowTree, workspace: Workspace) -> Nodes:
         """The blocks over the nodes of a tree, begun with the embedding."""
-        tokens = take(weights["model.embed_tokens.weight"], tree.tokens)
-        positions = take(weights["model.embed_positions.weight"], tree.positions)
-        states = take(tokens + positions, tree.pair)
+        states = self.embedded(weights, tree)
         start = _mix(weights, "model", self._of_embedding, states, tree)
         return Nodes(weights, self.shape, workspace, start, tree, self._of_blocks)
+
+    def embedded(self, weights: Weights, tree: RowTree) -> Tensor:
+        """The states of all nodes before the first block and the mixers, [S, N, d]."""
+        tokens = take(weights[EMBEDDING], tree.tokens)
+        positions = take(weights[POSITIONS], tree.positions)
+        return take(tokens + positions, tree.pair)
+
+    def read(self, tree: RowTree) -> None:
+        """Go on with other rows, of as many models."""
+        self.tree, self.answers = tree, tree.answers.expand(len(self.answers), -1)
 
     def losses(self, weights: Weights, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
         states = self._nodes(weights, self.tree, self._workspace).final_states()
@@ -388,6 +439,50 @@ class RowForward(Forward):
             results.append(target_results(states, *head, tree.targets, layer_norm=layer_norm))
         losses, accuracies = zip(*results, strict=True)
         return torch.cat(losses), torch.cat(accuracies)
+
+
+class VectorForward(RowForward):
+    """The forward over rows of real vectors, whose answer is one output: squared errors.
+
+    A vector is read by the linear layer whose weight the embedding is (token v is the unit vector
+    v), so that an ordinary model reads vectors as `inputs_embeds=values @ embedding`.
+
+    Args:
+        shape: of the models, of which there are S.
+        values: [S, n, T, V], in the dtype of the weights.
+        positions: those whose answer counts, as of `unshared_tree`.
+        answers: [S, n, A], the number after each of them.
+        output: which output is the answer.
+    """
+
+    def __init__(
+        self,
+        shape: GrokkingTransformerConfig,
+        values: Tensor,
+        positions: Sequence[int],
+        answers: Tensor,
+        output: int,
+    ) -> None:
+        models, count, _, words = values.shape
+        blank = torch.zeros(1, count, positions[-1] + 2, dtype=torch.int64, device=values.device)
+        tree = unshared_tree(blank, positions, vocab_size=words, dtype=values.dtype)
+        super().__init__(shape, tree, models)
+        self._values, self._targets, self._output = values, answers.flatten(1), output
+
+    def embedded(self, weights: Weights, tree: RowTree) -> Tensor:
+        columns = tree.own_columns
+        read = self._values[:, :, :columns].flatten(1, 2) @ weights[EMBEDDING]
+        return read + weights[POSITIONS][:, :columns].repeat(1, tree.rows, 1)
+
+    def errors(self, weights: Weights) -> Tensor:
+        """The squared error of every answer, row by row, [S, n x A], with gradients."""
+        states = self._nodes(weights, self.tree, self._workspace).final_states()
+        asked = take(states, self.tree.answer_nodes)
+        head, bias = blocks.output_head(weights)
+        normed = normalise(asked) if self.shape.layer_norm else asked
+        found = normed @ head[:, self._output].unsqueeze(-1)
+        errors: Tensor = (found.squeeze(-1) + bias[:, :, self._output] - self._targets).square()
+        return errors
 
 
 @dataclass(frozen=True, slots=True, eq=False)
