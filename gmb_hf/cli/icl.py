@@ -40,7 +40,7 @@ def run(
 ) -> None:
     """Train on functions drawn anew at every step, and ask after k examples; resumes."""
     from gmb_hf.sequential.incontext import preset as named
-    from gmb_hf.sequential.incontext import run_icl
+    from gmb_hf.sequential.incontext_report import run_icl
     from gmb_hf.sequential.run import parse_variants
     from gmb_hf.training.config import parse_seeds
 

@@ -18,14 +18,12 @@ Shapes: S seeds, E rows, P questions in a row, one for each k.
 from __future__ import annotations
 
 import dataclasses
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -49,7 +47,7 @@ from gmb_hf.tasks.incontext import (
 )
 from gmb_hf.tasks.task import Flags, Ints
 from gmb_hf.training import launch
-from gmb_hf.training.checkpoints import Rows, States, group_name, save_model
+from gmb_hf.training.checkpoints import Rows, States, group_name, load_model, save_model
 from gmb_hf.training.config import (
     Config,
     Fraction,
@@ -63,7 +61,7 @@ from gmb_hf.training.ensemble import StackedModel, pull_matrices, seeded_model, 
 from gmb_hf.training.folder import check_config, read_config_file
 from gmb_hf.training.rows import EMBEDDING, RowForward, VectorForward, unshared_tree
 from gmb_hf.training.seeds import versions
-from gmb_hf.training.tracking import Tracking, installed
+from gmb_hf.training.tracking import Tracking
 from gmb_hf.training.variants import Variant
 
 Floats = NDArray[np.float64]
@@ -722,73 +720,6 @@ def train_group(
     states.drop(seeds)
 
 
-class InContextResult(NamedTuple):
-    """What a run leaves: files to look at, remarks, and the command to type next."""
-
-    report: Any
-    notes: list[str]
-    following: list[str]
-
-
-def run_icl(
-    config: InContextConfig,
-    variants: Sequence[Variant],
-    seeds: Sequence[int],
-    out: str | Path,
-    *,
-    device: str = "auto",
-    save_models: bool = True,
-    track: Sequence[str] = (),
-    jobs: int | None = None,
-    figures: bool = True,
-) -> InContextResult:
-    """Train what is missing in `out` and report on all that it holds.
-
-    Args:
-        config: the design.
-        variants: the architectures, each trained on all seeds.
-        seeds: that the folder shall hold at the end.
-        out: the folder, as described above.
-        device: "auto", "cpu" or "cuda".
-        save_models: whether models are kept.
-        track: "tensorboard", "trackio", "wandb"; those that are not installed are left out.
-        jobs: how many groups of seeds are trained at a time, in as many processes; None for one a
-            core, and 1 on a GPU.
-        figures: whether the report draws figures/.
-
-    `InputError` where a variant does not fit the model, for another design in the folder, no such
-    device, or a folder that cannot be written to.
-    """
-    from gmb_hf.sequential.incontext_report import icl_report
-
-    for variant in variants:
-        model_shape(config, variant)  # what does not fit is said before anything is trained
-    trackers, notes = installed(track)
-    place, folder = launch.chosen_device(device), InContextFolder(out)
-    at_once = config.training.seeds_at_once
-    jobs = launch.parallel_jobs(jobs, len(variants) * math.ceil(len(seeds) / at_once), place)
-    folder.claim(config)
-    steps = config.training.steps
-    total = len(variants) * len(seeds) * steps
-    finished = (folder.finished_seeds(variant.name) for variant in variants)
-    done = sum(len(there.intersection(seeds)) for there in finished) * steps
-    options: Any = {"device": place, "save_models": save_models, "trackers": trackers}
-    groups = [
-        partial(train_group, config, variant, group, folder, **options)
-        for variant in variants
-        for group in folder.pending_groups(config, variant, seeds)
-    ]
-    shown = launch.TrainingBar(total, done) if done < total else nullcontext()
-    with shown as bar:
-        launch.train_groups(groups, bar, jobs=jobs)
-    made = icl_report([folder.path], folder.path, figures=figures)
-    first = folder.model(variants[0].name, seeds[0])
-    following = ["gmb", "icl", "report", str(folder.path)]
-    if first.exists():
-        following[2:] = ["eval", str(first)]
-    return InContextResult(made, notes, following)
-
-
 def evaluate_checkpoint(
     checkpoint: str | Path, *, examples: int | None = None, device: str = "auto"
 ) -> tuple[InContextConfig, list[dict[str, Any]]]:
@@ -803,8 +734,6 @@ def evaluate_checkpoint(
 
     `InputError` where it lies in no run, is no whole model, or its block is too short.
     """
-    from gmb_hf.training.checkpoints import load_model
-
     parents = Path(checkpoint).resolve().parents
     run = next((parent for parent in parents if (parent / DESIGN).is_file()), None)
     if run is None:

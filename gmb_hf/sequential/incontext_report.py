@@ -1,4 +1,4 @@
-"""Reports on folders of in-context probes: what a variant can do after k examples.
+"""Runs of in-context probes, and reports on them: what a variant can do after k examples.
 
 OUT/incontext.json   the numbers below, one value a seed   OUT/tables/   OUT/figures/
 OUT/report.md        OUT/report.html
@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,11 +39,15 @@ from gmb_hf.sequential.incontext import (
     InContextConfig,
     InContextFolder,
     check_block,
+    model_shape,
+    train_group,
 )
 from gmb_hf.sequential.summary import difference_columns, mean, show_mean, spread_columns
 from gmb_hf.tables import Column, Table
+from gmb_hf.training import launch
 from gmb_hf.training.config import DesignSettings, first_difference
-from gmb_hf.training.variants import DENSE
+from gmb_hf.training.tracking import installed
+from gmb_hf.training.variants import DENSE, Variant
 
 SUMMARY, FORMAT = "incontext.json", "gmb-hf in-context 1"
 SETTLED, HELD_FOR = 0.9, 3
@@ -603,3 +609,71 @@ def over_training(summary: InContextSummary, logs: Mapping[str, RunLog | None]) 
         ]
         figure.legend(handles=keys, loc="outside right upper")
         return figure
+
+
+# The run: training, then the report.
+
+
+class InContextResult(NamedTuple):
+    """What a run leaves: files to look at, remarks, and the command to type next."""
+
+    report: InContextReport
+    notes: list[str]
+    following: list[str]
+
+
+def run_icl(
+    config: InContextConfig,
+    variants: Sequence[Variant],
+    seeds: Sequence[int],
+    out: str | Path,
+    *,
+    device: str = "auto",
+    save_models: bool = True,
+    track: Sequence[str] = (),
+    jobs: int | None = None,
+    figures: bool = True,
+) -> InContextResult:
+    """Train what is missing in `out` and report on all that it holds.
+
+    Args:
+        config: the design.
+        variants: the architectures, each trained on all seeds.
+        seeds: that the folder shall hold at the end.
+        out: the folder, as described above.
+        device: "auto", "cpu" or "cuda".
+        save_models: whether models are kept.
+        track: "tensorboard", "trackio", "wandb"; those that are not installed are left out.
+        jobs: how many groups of seeds are trained at a time, in as many processes; None for one a
+            core, and 1 on a GPU.
+        figures: whether the report draws figures/.
+
+    `InputError` where a variant does not fit the model, for another design in the folder, no such
+    device, or a folder that cannot be written to.
+    """
+    for variant in variants:
+        model_shape(config, variant)  # what does not fit is said before anything is trained
+    trackers, notes = installed(track)
+    place, folder = launch.chosen_device(device), InContextFolder(out)
+    at_once = config.training.seeds_at_once
+    jobs = launch.parallel_jobs(jobs, len(variants) * math.ceil(len(seeds) / at_once), place)
+    folder.claim(config)
+    steps = config.training.steps
+    total = len(variants) * len(seeds) * steps
+    finished = (folder.finished_seeds(variant.name) for variant in variants)
+    done = sum(len(there.intersection(seeds)) for there in finished) * steps
+    options: Any = {"device": place, "save_models": save_models, "trackers": trackers}
+    groups = [
+        partial(train_group, config, variant, group, folder, **options)
+        for variant in variants
+        for group in folder.pending_groups(config, variant, seeds)
+    ]
+    shown = launch.TrainingBar(total, done) if done < total else nullcontext()
+    with shown as bar:
+        launch.train_groups(groups, bar, jobs=jobs)
+    made = icl_report([folder.path], folder.path, figures=figures)
+    first = folder.model(variants[0].name, seeds[0])
+    following = ["gmb", "icl", "report", str(folder.path)]
+    if first.exists():
+        following[2:] = ["eval", str(first)]
+    return InContextResult(made, notes, following)
