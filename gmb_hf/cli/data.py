@@ -52,11 +52,12 @@ def everything(
     if context.invoked_subcommand is not None:
         return
     if not all_:
-        raise InputError("say what to build: modular, formal, heldout, runs, or --all")
+        raise InputError("say what to build: modular, formal, icl, heldout, runs, or --all")
     if out is None:
         raise InputError("--out is missing: name a folder for the datasets, e.g. --out out")
     modular(out / "gmb-modular", version=version)
     formal(out / "gmb-formal", version=version)
+    icl(out / "gmb-icl", version=version)
     if text:
         heldout(out / "gmb-heldout", text, license, version=version)
     if runs:
@@ -89,6 +90,17 @@ def formal(
     from gmb_hf.hub.datasets import FORMAL, formal_configs
 
     _build(formal_configs(task or (), data_seed=seed, fraction=fraction), out, FORMAL, version)
+
+
+@build_app.command()
+def icl(
+    out: Out, task: Tasks = None, seed: Seed = 42, fraction: Fraction = 0.5, version: Version = "v1"
+) -> None:
+    """In-context tasks: a config for each rule, `linear_p11_k8` and so on, and `linear_real`."""
+    from gmb_hf.hub.datasets import IN_CONTEXT, in_context_configs
+
+    configs = in_context_configs(task or (), data_seed=seed, fraction=fraction)
+    _build(configs, out, IN_CONTEXT, version)
 
 
 @build_app.command(cls=several("--text", "--license"))

@@ -21,9 +21,10 @@ from gmb_hf.hub.cards import Card, CardFingerprint, Content
 from gmb_hf.runs.metadata import DIFFERS, DROPPED_KEY
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.formal import FormalTask
+from gmb_hf.tasks.incontext import REAL, InContextTask, LinearReal
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.registry import get_task, task_names
-from gmb_hf.tasks.task import Task
+from gmb_hf.tasks.task import Task, train_rows
 from gmb_hf.tasks.text import Text
 from gmb_hf.training.config import RunConfig
 
@@ -258,6 +259,7 @@ def _license(
 
 
 LICENSE = "apache-2.0"
+REAL_ROWS = 2048
 MODULAR = About(
     "Modular arithmetic",
     "Every pair of residues once: `BOS a OP b EQ c EOS EOS`. `labels` are -100 off the answer.\n"
@@ -270,6 +272,19 @@ FORMAL = About(
     "are -100 off the answer. `full` is every row, from which a run draws its own split.",
     ("gmb", "grokking", "formal-languages"),
 )
+IN_CONTEXT = About(
+    "In-context tasks",
+    "`BOS x1 y1 x2 y2 ... x y` with a function of its own in every row; `labels` are -100 off the\n"
+    "y. Functions in `test` are in no row of `train`. `full` is every row, from which a run draws\n"
+    "its own split. `linear_real` has real vectors `x`, end to end, and numbers `y`.",
+    ("gmb", "grokking", "in-context-learning"),
+)
+_KINDS_OF_TASK: dict[type[Task], str] = {
+    ModularTask: "modular",
+    FormalTask: "formal",
+    InContextTask: "icl",
+}
+"""What `gmb data build` calls them."""
 
 
 def task_configs(
@@ -283,7 +298,7 @@ def task_configs(
     """A config for each task of a kind; none named, those of the protocol (`add_p97`, `parity_8`).
 
     Args:
-        kind: `ModularTask` or `FormalTask`.
+        kind: `ModularTask`, `FormalTask` or `InContextTask`.
         names: of the tasks.
         data_seed, fraction: of the splits `train` and `test`.
         options: of the tasks, such as `op_token` (see `get_task`).
@@ -297,7 +312,7 @@ def task_configs(
         if not isinstance(task, kind):
             if not names:
                 continue
-            other = "modular" if isinstance(task, ModularTask) else "formal"
+            other = next(name for of, name in _KINDS_OF_TASK.items() if isinstance(task, of))
             raise InputError(f"task {task.name!r} is built by `gmb data build {other}`")
         task = get_task(task.name, **options)
         tables = {**task.split_tables(fraction, data_seed), "full": task.full_table()}
@@ -314,6 +329,28 @@ modular_configs = partial(task_configs, ModularTask)
 formal_configs = partial(task_configs, FormalTask)
 
 
+def in_context_configs(
+    names: Sequence[str] = (), *, data_seed: int = 42, fraction: float = 0.5
+) -> list[Config]:
+    """As `task_configs` of in-context tasks, `linear_real` among them."""
+    tokens = [name for name in names if name != REAL]
+    configs: list[Config] = []
+    if tokens or not names:
+        given: Any = {"data_seed": data_seed, "fraction": fraction}
+        configs = task_configs(InContextTask, tokens, **given)
+    if REAL in names or not names:
+        task, rows = LinearReal(), train_rows(REAL_ROWS, fraction)
+        table = task.table(data_seed, REAL_ROWS)
+        sides = {"train": table.slice(0, rows), "test": table.slice(rows), "full": table}
+        splits: Any = {split: partial(list, [side]) for split, side in sides.items()}
+        summary = (
+            f"{task.examples} examples and a question of dimension {task.dimension}, drawn by "
+            f"seed {data_seed}"
+        )
+        configs.append(Config(task.name, splits, LICENSE, summary, data_seed))
+    return configs
+
+
 def write_data(config: RunConfig, folder: Path) -> list[Path]:
     """Write every row of the task, unsplit, and a card with its fingerprint; returns both paths.
 
@@ -325,7 +362,8 @@ def write_data(config: RunConfig, folder: Path) -> list[Path]:
         rows = f"equations `BOS a OP b EQ c EOS EOS` of {task.operation} modulo {task.prime}"
     else:
         rows = f"rows of {task.name}, {task.sequence_length} tokens each"
-    kind = {ModularTask: MODULAR, FormalTask: FORMAL}.get(type(task))
+    abouts = {ModularTask: MODULAR, FormalTask: FORMAL, InContextTask: IN_CONTEXT}
+    kind = abouts.get(type(task))
     source = "each run's seed" if seed is None else f"seed {seed}"
     drawn = f"Runs train on {config.task.share:g} of them, drawn from {source}."
     summary = f"All {len(task.rows())} {rows}.\n{drawn}"

@@ -442,7 +442,7 @@ class LinearReal:
         return found, spread
 
     def table(self, seed: int, count: int) -> pa.Table:
-        """Rows of a dataset: `x`, P vectors end to end, `y` and the `w` that nobody sees."""
+        """Rows of a dataset: `x`, P vectors end to end, and the P numbers `y`."""
         import pyarrow as pa
 
         rng = np.random.default_rng([*_ROWS, self.dimension, self.examples, seed])
