@@ -49,6 +49,7 @@ ROOMS = [
     "modeling",
     "training",
     "language",
+    "scaling",
     "sequential",
     "monitor",
     "hub",

@@ -40,6 +40,7 @@ _GROUPS = {
     "crucible": ("crucible.app", "Are the hardest known cases still ranked?"),
     "sequential": ("sequential.app", "Does it remember? Tasks in turn."),
     "icl": ("icl.app", "Does it learn from its prompt? In-context probes."),
+    "scaling": ("scaling.app", "How does loss fall with size and data?"),
     "data": ("data.app", "Datasets: build, verify, export."),
     "runs": ("runs.app", "Anybody's logs to one table, and a look at them."),
     "panel": ("panel.app", "Frozen runs on which scores are compared."),

@@ -208,10 +208,11 @@ def train(
     seeds: Sequence[int],
     out: str | Path,
     *,
-    texts: Sequence[Text],
+    texts: Sequence[Text] = (),
     test_texts: Sequence[Text] = (),
     accelerator: Accelerator,
     listener: Listener | None = None,
+    corpus: data.Corpus | None = None,
 ) -> list[Path]:
     """Train every seed that has no checkpoint in `out` yet; the folders of all checkpoints.
 
@@ -223,13 +224,15 @@ def train(
         test_texts: held out; without them the last `text.test_share` of the tokens is.
         accelerator: made with `training.precision` and `training.accumulate`.
         listener: hears of the progress.
+        corpus: the streams themselves, in place of texts.
 
     `InputError` where a text cannot be read or is too short, the batch cannot be shared out, the
     folder belongs to another config, or it cannot be written to.
     """
     folder = Path(out)
     share_of_batch(config, accelerator.num_processes)
-    corpus = data.prepare_corpus(config, folder, texts, test_texts, accelerator)
+    if corpus is None:
+        corpus = data.prepare_corpus(config, folder, texts, test_texts, accelerator)
     identity = {**config.identity(), "texts": corpus.identity}
     on_main(accelerator, lambda: check_config(folder, identity))
     for seed in seeds:

@@ -1,0 +1,1 @@
+"""Scaling laws: a source of known entropy, a grid of trainings, fits, and what is written."""
