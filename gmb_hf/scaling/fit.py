@@ -41,7 +41,7 @@ COUNTS = ("non_embedding", "parameters")
 LEAST_SIZES, LEAST_AMOUNTS, LEAST_POINTS = 3, 3, 9
 LEVELS = 8
 _LEAST_MINIMA = 3
-_ROUNDS = 120
+_ROUNDS, _PATIENCE = 100, 6
 _ISO_DRAWS = 300  # parabolas are laid one draw at a time
 
 
@@ -195,6 +195,7 @@ def _descend(
     laws = laws.copy()
     best = _objective(laws, n, d, y, weights)
     damping = np.full(len(laws), 1e-2)
+    stale = np.zeros(len(laws))
     for _ in range(_ROUNDS):
         log_loss, shares = _terms(laws, n, d)
         residual = log_loss - y
@@ -210,10 +211,10 @@ def _descend(
         tried = laws - np.clip(step, -2, 2)
         after = _objective(tried, n, d, y, weights)
         better = after < best
-        settled = np.all(best - after < 1e-7 * best)
+        stale = np.where(best - after > 1e-5 * best, 0, stale + 1)
         laws[better], best = tried[better], np.where(better, after, best)
         damping = np.clip(np.where(better, damping / 4, damping * 4), 1e-9, 1e6)
-        if settled and np.all(damping >= 1e3):
+        if stale.min() >= _PATIENCE:
             break
     return laws, best
 
