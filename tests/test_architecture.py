@@ -311,7 +311,8 @@ class TestNumbers:
 
     def test_files(self):
         # 160 were reached before panels, the signals of others, report.html and tokenizers came in.
-        assert len(FILES) <= 201
+        # 197 before the room of scaling laws.
+        assert len(FILES) <= 203
 
     def test_lines(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)

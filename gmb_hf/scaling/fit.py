@@ -526,8 +526,8 @@ def _numbers(a: Any, b: Any, e: Any, alpha: Any, beta: Any) -> dict[str, Any]:
 
 
 def _of_law(law: Law) -> dict[str, Any]:
-    logs = (math.log(max(value, 1e-300)) for value in (law.A, law.B, law.E))
-    return _numbers(*logs, law.alpha, law.beta)
+    a, b, e, alpha, beta = law_array(law)[0]
+    return _numbers(a, b, e, alpha, beta)
 
 
 def check_enough(name: str, cells: Sequence[Cell], lost: int = 0) -> None:
@@ -700,7 +700,8 @@ def _compare(
     low = max(side.flops.min() for side in points)
     high = min(side.flops.max() for side in points)
     at = np.array([low, math.sqrt(low * high), high])
-    values, drawn = {}, {}
+    values: dict[str, Any] = {}
+    drawn: dict[str, Any] = {}
     for one, sign in ((ours, 1), (theirs, -1)):
         for found, whole in ((values, _of_law(one.law)), (drawn, _numbers(*one.laws.T))):
             for key in _COMPARED:

@@ -227,8 +227,10 @@ class Plan:
         """The training of the cell."""
         model = shape_of(self.params, self.variant)
         each = training.batch * training.block
-        steps = max(1, round(self.tokens / each))
-        every = next(n for n in range(min(steps, _AT_ONCE), 0, -1) if steps % n == 0)
+        wanted = max(1, round(self.tokens / each))
+        parts = math.ceil(wanted / _AT_ONCE)
+        every = math.ceil(wanted / parts)  # a few steps more, so that the parts are equal
+        steps = parts * every
         return LanguageConfig(
             preset="scaling",
             text=TextSettings(block=training.block, tokenizer=tokenizer),

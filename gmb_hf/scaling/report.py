@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from gmb_hf import escape
 from gmb_hf._version import __version__
@@ -178,10 +178,12 @@ def scaling_tables(cells: Sequence[Cell], fit: ScalingFit) -> list[Table]:
         names = [Column("variant"), Column("baseline"), Column("difference of")]
         caption = "Variant less baseline on the points and seeds of both, paired bootstrap"
         found.append(Table([*names, *_bounds()], pairs, "comparison", caption))
-    whole = {"show": escape.steps}
     columns = (
         *(Column("cell", take="name", shrinks_to=16), Column("variant", take="variant")),
-        *(Column(name, take=name, **whole) for name in ("non_embedding", "parameters", "tokens")),
+        *(
+            Column(name, escape.steps, take=name)
+            for name in ("non_embedding", "parameters", "tokens")
+        ),
         Column("seed", str, take="seed"),
         Column("FLOPs", lambda value: f"{value:.3g}", take="flops"),
         Column("loss", lambda value: f"{value:.4f}", take=_loss),
@@ -250,15 +252,40 @@ def _shades(count: int) -> list[Any]:
     return [colormaps["viridis"](place) for place in np.linspace(0.08, 0.86, count)]
 
 
-def _panels(fit: ScalingFit, height: float = 3.3) -> tuple[Figure, list[tuple[str, Axes]]]:
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _flops_text(value: float) -> str:
+    """1.3e9 as 1.3×10⁹, and 1e9 as 10⁹."""
+    digits, power = f"{value:.1e}".split("e")
+    base = "" if digits == "1.0" else f"{digits}×"
+    return f"{base}10{str(int(power)).translate(_SUPERSCRIPTS)}"
+
+
+def _count_text(value: float) -> str:
+    """400, 20k, 3M."""
+    for unit, name in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= unit:
+            return f"{value / unit:g}{name}"
+    return f"{value:g}"
+
+
+def _log_axis(axes: Axes, text: Callable[[float], str]) -> None:
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(numticks=6))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: text(value)))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _panels(fit: ScalingFit, text: Callable[[float], str]) -> tuple[Figure, list[tuple[str, Axes]]]:
     """A panel for each variant, side by side on the same axes."""
     count = len(fit.variants)
-    figure = style.new_figure(min(2.2 + 3.2 * count, 11.0), height)
+    figure = style.new_figure(min(2.2 + 3.2 * count, 11.0), 3.3)
     grid = figure.subplots(1, count, squeeze=False, sharey=True, sharex=True)[0]
     pairs = list(zip(fit.variants, grid, strict=True))
     for name, axes in pairs:
         axes.set_title(style.shorten(name, 30))
-        axes.set_xscale("log")
+        _log_axis(axes, text)
     return figure, pairs
 
 
@@ -277,7 +304,7 @@ def _floor(axes: Axes, one: VariantFit, *, label: bool = True) -> None:
 def loss_by_compute(by_variant: By, fit: ScalingFit) -> Figure:
     """Loss against compute: a line for each size, and the frontier of the fitted law."""
     with style.house_style():
-        figure, panels = _panels(fit)
+        figure, panels = _panels(fit, _flops_text)
         for place, (name, axes) in enumerate(panels):
             cells, one = by_variant[name], fit.variants[name]
             means, points = _means(cells), Points.of(cells, fit.count)
@@ -286,7 +313,7 @@ def loss_by_compute(by_variant: By, fit: ScalingFit) -> Figure:
                 line = np.array([pair for key, pair in means.items() if key[0] == size]).T
                 mark = _MARKERS[turn % len(_MARKERS)]
                 exact = next(getattr(each, fit.count) for each in cells if each.params == size)
-                label = f"N = {exact:,}"
+                label = f"N = {exact:,}" if len(panels) == 1 else f"N about {size:,}"
                 axes.plot(*line, marker=mark, ms=4, lw=1, color=colour, label=label, zorder=2)
             flops = np.geomspace(points.flops.min(), points.flops.max() * 3, 60)
             best = frontier(law_array(one.law), points, flops)[0]
@@ -302,7 +329,7 @@ def loss_by_compute(by_variant: By, fit: ScalingFit) -> Figure:
 def iso_flop_parabolas(by_variant: By, fit: ScalingFit) -> Figure:
     """Loss against size at equal compute, with the parabolas and their minima."""
     with style.house_style():
-        figure, panels = _panels(fit)
+        figure, panels = _panels(fit, _count_text)
         for place, (name, axes) in enumerate(panels):
             one = fit.variants[name]
             for turn, (each, colour) in enumerate(
@@ -312,7 +339,7 @@ def iso_flop_parabolas(by_variant: By, fit: ScalingFit) -> Figure:
                 x = np.geomspace(min(each.sizes), max(each.sizes), 60)
                 axes.plot(x, np.polyval(each.parabola, np.log(x)), color=colour, lw=1)
                 look: Any = {"marker": mark, "ms": 4, "ls": "", "color": colour}
-                label = f"{each.flops:.2g} FLOPs"
+                label = f"{_flops_text(each.flops)} FLOPs"
                 axes.plot(each.sizes, each.losses, **look, label=label)
                 axes.plot(each.n, each.loss, "*", ms=9, color=style.VERMILION, mec="white", mew=0.5)
             if not one.minima:
@@ -353,8 +380,7 @@ def residual_panels(by_variant: By, fit: ScalingFit) -> Figure:
             left.scatter(points.n * shift, residual, **look)
             right.scatter(points.d * shift, residual, **look, label=style.shorten(name, 26))
         for axes, label in ((left, f"parameters N ({_COUNT[fit.count]})"), (right, "tokens D")):
-            axes.set_xscale("log")
-            axes.xaxis.set_minor_formatter(NullFormatter())
+            _log_axis(axes, _count_text)
             axes.axhline(0, color=style.INK, lw=0.8)
             axes.set_xlabel(label)
         left.set_ylabel("loss over the fit (%)")

@@ -182,7 +182,7 @@ class Source:
                 table = self._known[min(place, order)]
                 total -= float(np.log(table[context, blocks[:, place]]).sum())
             context = (context * size + blocks[:, place]) % size ** min(place + 1, order)
-        return total / (blocks.shape[0] * (blocks.shape[1] - 1))
+        return float(total / (blocks.shape[0] * (blocks.shape[1] - 1)))
 
     def sample(self, count: int, random: np.random.Generator) -> NDArray[np.uint8]:
         """`count` symbols in a row, begun in a state of the stationary distribution."""
