@@ -21,7 +21,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gmb_hf.documents import plain_data
-from gmb_hf.errors import InputError, choose, not_negative, positive_int
+from gmb_hf.errors import InputError, choose, fraction, not_negative, positive_int
 from gmb_hf.files import read_json, whole_folder, write_json
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.runs.runlog import RunLog
@@ -68,7 +68,7 @@ Floats = NDArray[np.float64]
 
 DESIGN, RESULTS, FORMAT = "incontext.yaml", "results", "gmb-hf in-context results 1"
 SAVE_EVERY_SECONDS = 15.0
-ROWS_AT_ONCE = 256
+ROWS_AT_ONCE, LOOK_EVERY = 256, 5
 HELD_OUT, TRAINED, PRIOR = "held out", "trained", "all"
 """Functions that were never trained on, those that were, and any of the prior."""
 ANY, NEW = "any", "new"
@@ -171,7 +171,14 @@ class StreamTraining(TrainingSettings):
 
     Attributes:
         batch: rows in an update.
-        warmup: steps until the learning rate is reached; it is constant afterwards.
+        warmup: steps until the learning rate is reached; it is constant afterwards, until
+        cooldown: the share of the steps, at the end, in which it falls to a hundredth.
+        different: share of the rows whose x do not repeat, as far as there are values; in the
+            others they are uniform, as in all that is asked.
+        first_values: begin with x below this number, and add the next value of each seed when its
+            few-shot accuracy on the rows of its batches is `widen_at`; None begins with all. Where
+            all values are new at once, nothing tells of a slope before all of the rule is known.
+        widen_at: of the moving average over the last batches that were looked at.
     """
 
     steps: Size = 3000
@@ -181,10 +188,15 @@ class StreamTraining(TrainingSettings):
     seeds_at_once: Size = 5
     batch: Size = 128
     warmup: Annotated[int, not_negative] = 100
+    cooldown: Annotated[float, partial(fraction, closed=True)] = 0.25
+    different: Annotated[float, partial(fraction, closed=True)] = 0.0
+    first_values: Annotated[int | None, positive_int] = None
+    widen_at: Fraction = 0.85
 
     def rate(self, step: int) -> float:
         """The learning rate of the update after `step` others."""
-        return self.lr * min(1.0, (step + 1) / max(self.warmup, 1))
+        left = (self.steps - step) / max(self.cooldown * self.steps, 1)
+        return self.lr * min(1.0, (step + 1) / max(self.warmup, 1), max(left, 0.01))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,16 +240,22 @@ _SHAPE = (
 
 
 def quick(rule: str) -> InContextConfig:
-    """Minutes on two cores: p = 11, eight examples, and steps enough for the rule to be learned."""
-    model = ModelSettings(layers=3, heads=4, width=64, mlp_width=256, activation="gelu_new")
+    """Minutes on two cores: p = 11, a few examples, and steps enough for the rule to be learned.
+
+    `linear` begins with four values of x: with all eleven at once it stays on its first plateau,
+    where models tell constant functions from others and no more, for all of these steps.
+    """
+    model = ModelSettings(
+        layers=3, heads=4, width=64, mlp_width=256, activation="gelu_new", initializer_range=0.1
+    )
     training = StreamTraining(steps=1000, checkpoint_every=50)
+    prompt = PromptSettings(rule=rule)
     if rule == "linear":
-        training = training.replace(steps=6000, checkpoint_every=200)
+        prompt = PromptSettings(rule=rule, examples=6)
+        training = training.replace(steps=3600, checkpoint_every=100, different=0.5, first_values=4)
     elif rule == REAL:
         training = training.replace(steps=3000, checkpoint_every=100)
-    return InContextConfig(
-        preset="quick", prompt=PromptSettings(rule=rule), model=model, training=training
-    )
+    return InContextConfig(preset="quick", prompt=prompt, model=model, training=training)
 
 
 def smoke(rule: str) -> InContextConfig:
@@ -477,6 +495,9 @@ class Stream:
         models = [seeded_model(self.shape, seed) for seed in self.seeds]
         self.model = StackedModel(models, config.training, device=device)
         self.rows = Rows()
+        # Of each seed: the values that x may have, and its few-shot accuracy of late.
+        first = config.training.first_values or config.prompt.words
+        self.values, self._lately = np.full(len(seeds), first), np.zeros(len(seeds))
         self._task, prompt = config.prompt.build(), config.prompt
         self._functions: Ints | None = None
         if isinstance(self._task, InContextTask):
@@ -504,8 +525,19 @@ class Stream:
             given = (values, self._positions, answers, like.shape[1] - 2)
             errors = VectorForward(self.shape, *given).errors(self.model.weights)
             return errors.mean(1) / self._task.dimension, like.new_empty(0)
-        rows = np.stack([self._task.draw(rng, batch, self._functions) for rng in self._draws()])
-        tokens = torch.from_numpy(rows).to(like.device)
+        self.drawn = np.stack(
+            [
+                self._task.draw(
+                    rng,
+                    batch,
+                    self._functions,
+                    values=int(values),
+                    different=self.config.training.different,
+                )
+                for rng, values in zip(self._draws(), self.values, strict=True)
+            ]
+        )
+        tokens = torch.from_numpy(self.drawn).to(like.device)
         pulls = pull_matrices(tokens.cpu(), self.shape)
         if pulls is not None:
             self.model.pull(pulls.to(like))
@@ -520,7 +552,8 @@ class Stream:
         questions = self._questions
         found = {"train_loss": losses.detach().double().cpu().numpy()}
         if self._forward is not None:
-            found["train_acc"] = self._batch_accuracy(logits)
+            found["train_acc"] = self.batch_accuracy(logits)
+            found["x_values"] = self.values.astype(np.float64)
         held, right = questions.outcomes(self.model.weights, self.shape)
         found["test_loss"] = held.mean(axis=(1, 2))
         scores = questions.scores(held, right)
@@ -535,19 +568,48 @@ class Stream:
         self.rows.add(self.model.step, found)
         return found
 
-    def _batch_accuracy(self, logits: Tensor) -> Floats:
+    def batch_accuracy(self, logits: Tensor) -> Floats:
         """Few-shot accuracy on the rows that are about to be trained on, [S]."""
         assert self._forward is not None
         assert isinstance(self._task, InContextTask)
-        answers = self._forward.answers
-        score = logits.gather(-1, answers.unsqueeze(-1))
+        score = logits.gather(-1, self._forward.answers.unsqueeze(-1))
         right = ((logits >= score).sum(-1) == 1).cpu().numpy().astype(np.float64)
         found = []
-        for place, rng in enumerate(self._draws()):
-            rows = self._task.draw(rng, self.config.training.batch, self._functions)
+        for place, rows in enumerate(self.drawn):
             certain = self._task.bayes(rows).max(axis=2) == 1
             found.append(right[place].reshape(certain.shape)[certain].mean())
         return np.array(found)
+
+    def widen(self, logits: Tensor) -> None:
+        """Give the seeds that answer what they are asked another value of x."""
+        training = self.config.training
+        self._lately += (self.batch_accuracy(logits) - self._lately) / 4
+        ready = (self._lately >= training.widen_at) & (self.values < self.config.prompt.prime)
+        self.values[ready] += 1
+        self._lately[ready] = 0.0
+
+    @property
+    def looks(self) -> bool:
+        """Whether `widen` looks at this step's rows."""
+        narrow = self.config.training.first_values is not None and self.config.prompt.rule != REAL
+        return (
+            narrow
+            and self.model.step % LOOK_EVERY == 0
+            and bool((self.values < self.config.prompt.prime).any())
+        )
+
+    def state(self) -> dict[str, Tensor]:
+        """All that is needed to go on, except the curves (`rows`)."""
+        mine = {"icl.values": self.values, "icl.lately": self._lately}
+        return {**self.model.state(), **{k: torch.from_numpy(v) for k, v in mine.items()}}
+
+    def load_state(self, tensors: Mapping[str, Tensor], rows: Rows) -> None:
+        """Go on from what `state` returned, and the curves at that moment."""
+        self.model.load_state(tensors)
+        self.rows = rows
+        self.values, self._lately = (
+            tensors[f"icl.{name}"].numpy().copy() for name in ("values", "lately")
+        )
 
     def update(self, losses: Tensor) -> None:
         """One step of AdamW at this step's learning rate."""
@@ -684,15 +746,14 @@ def train_group(
     stream, states = Stream(config, variant, seeds, device=device), folder.states(config, variant)
     saved, every = states.load(seeds), config.training.checkpoint_every
     if saved is not None:
-        stream.model.load_state(saved[0])
-        stream.rows = saved[2]
+        stream.load_state(saved[0], saved[2])
     tell("advanced", stream.model.step * len(seeds))
     design = {"variant": variant.name, **config.design()}
     saved_at = time.monotonic()
     with Tracking(list(trackers), folder.path, project="gmb-icl", config=design) as tracking:
         while True:
             step = stream.model.step
-            losses, logits = stream.losses(keep_logits=step % every == 0)
+            losses, logits = stream.losses(keep_logits=step % every == 0 or stream.looks)
             if step % every == 0 and stream.rows.last < step:
                 found = stream.measure(losses, logits)
                 score = np.mean(found.get("test_acc", found["test_loss"]))
@@ -701,10 +762,12 @@ def train_group(
                     row = {name: float(values[place]) for name, values in found.items()}
                     tracking.log(variant.name, f"{variant.name}-seed_{seed}", step, row)
                 if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
-                    states.save(seeds, stream.model.state(), stream.rows)
+                    states.save(seeds, stream.state(), stream.rows)
                     saved_at = time.monotonic()
             if step == config.training.steps:
                 break
+            if stream.looks:
+                stream.widen(logits)
             stream.update(losses)
             tell("advanced", len(seeds))
     task = config.prompt.build()

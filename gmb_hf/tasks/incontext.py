@@ -281,7 +281,8 @@ class InContextTask(Task):
         count: int,
         functions: Ints | None = None,
         *,
-        answerable: bool = False,
+        values: int | None = None,
+        different: float = 0.0,
     ) -> Ints:
         """Rows of functions drawn anew, int64 [count, T].
 
@@ -289,39 +290,36 @@ class InContextTask(Task):
             rng: what is drawn from.
             count: how many rows.
             functions: the values of those to draw from, [F, p]; None for all of the rule.
-            answerable: make the last question one that the examples answer.
+            values: draw x below this number only.
+            different: in this share of the rows x do not repeat until all values have come.
         """
-        p, pairs, rule = self.prime, self.pairs, RULES[self.rule]
-        if functions is None and rule.lines:
+        p = self.prime
+        if functions is None and RULES[self.rule].lines:
             functions = self.lines()
         if functions is None:
-            values = rng.integers(p, size=(count, p))
+            tables = rng.integers(p, size=(count, p))
         else:
-            values = functions[rng.integers(len(functions), size=count)]
-        return self._rows(rng, values, pairs, answerable=answerable)
+            tables = functions[rng.integers(len(functions), size=count)]
+        x = self._x(rng, count, p if values is None else min(values, p))
+        if different and not RULES[self.rule].in_order:
+            most = min(p if values is None else values, p, self.pairs)
+            whole = np.tile(np.arange(p if values is None else values), (int(different * count), 1))
+            x[: len(whole), :most] = rng.permuted(whole, axis=1)[:, :most]
+        return self._rows(tables, x)
 
-    def _rows(
-        self, rng: np.random.Generator, values: Ints, pairs: int, *, answerable: bool
-    ) -> Ints:
-        """Rows of given functions, [n, p] -> [n, T]."""
-        count, p = values.shape
-        rule = RULES[self.rule]
-        if rule.in_order:
-            fresh = rng.permuted(np.tile(np.arange(p), (count, 1)), axis=1)[:, : self.fresh]
-            x = np.concatenate([fresh, fresh], axis=1)[:, :pairs]
-        else:
-            x = rng.integers(p, size=(count, pairs))
-        if answerable and rule.lines:
-            # An x that is seen is answered, and so is any once two differ.
-            alone = (x[:, :-1] == x[:, :1]).all(axis=1)
-            x[alone, -1] = x[alone, 0]
-        elif answerable and not rule.in_order:
-            seen = rng.integers(pairs - 1, size=(count, 1))
-            x[:, -1:] = np.take_along_axis(x, seen, axis=1)
-        rows = np.empty((count, 1 + 2 * pairs), dtype=np.int64)
+    def _x(self, rng: np.random.Generator, count: int, values: int) -> Ints:
+        """The x of rows, int64 [count, P]; of `copy_rule` different ones, and the list again."""
+        if not RULES[self.rule].in_order:
+            return rng.integers(values, size=(count, self.pairs))
+        fresh = rng.permuted(np.tile(np.arange(self.prime), (count, 1)), axis=1)[:, : self.fresh]
+        return np.concatenate([fresh, fresh], axis=1)[:, : self.pairs]
+
+    def _rows(self, tables: Ints, x: Ints) -> Ints:
+        """Rows [n, T] of functions given by their values [n, p], at x [n, P]."""
+        rows = np.empty((len(x), self.sequence_length), dtype=np.int64)
         rows[:, 0] = self.vocabulary.bos
         rows[:, 1::2] = x
-        rows[:, 2::2] = np.take_along_axis(values, x, axis=1)
+        rows[:, 2::2] = np.take_along_axis(tables, x, axis=1)
         return rows
 
     def bayes(self, rows: Ints, functions: Ints | None = None) -> Floats:
@@ -346,7 +344,15 @@ class InContextTask(Task):
                 every = np.concatenate([values, more])
                 _, first = np.unique(every, axis=0, return_index=True)
                 values = every[np.sort(first)][: self.count]
-        return values, self._rows(rng, values, self.pairs, answerable=True)
+        x = self._x(rng, self.count, self.prime)
+        # The last question is to be one that the examples answer.
+        if RULES[self.rule].lines:
+            alone = (x[:, :-1] == x[:, :1]).all(axis=1)
+            x[alone, -1] = x[alone, 0]
+        elif not RULES[self.rule].in_order:
+            seen = rng.integers(self.examples, size=(self.count, 1))
+            x[:, -1:] = np.take_along_axis(x, seen, axis=1)
+        return values, self._rows(values, x)
 
     def rows(self) -> Ints:
         """The fixed table, int64 [N, T]; of `linear` function by function."""
