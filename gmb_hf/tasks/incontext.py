@@ -2,12 +2,12 @@
 
 What a model can know of f is in the examples before the question, none of it in its weights.
 
-| rule           | f                                          | what examples tell                |
-|----------------|--------------------------------------------|------------------------------------|
-| `linear`       | a x + b modulo a prime p, 0 <= a, b < p    | f, once two different x were seen  |
-| `affine_table` | any map of p residues to p residues        | f(x) of those x that were seen     |
-| `copy_rule`    | the same; different x, then the list again | the second list: copy what followed|
-| `linear_real`  | w x of real vectors, w and x normal        | a dimension of w each              |
+| rule           | f                                       | what examples tell                |
+|----------------|-----------------------------------------|-----------------------------------|
+| `linear`       | a x + b modulo a prime p, 0 <= a, b < p | f, once two different x were seen |
+| `affine_table` | any map of p residues to p residues     | f(x) of those x that were seen    |
+| `copy_rule`    | the same; a list of x that comes again  | from then on: copy what followed  |
+| `linear_real`  | w x of real vectors, w and x normal     | a dimension of w each             |
 
 With k examples a question is the (k + 1)-th x; each rule has the exact Bayes predictor of its
 prior at every k. The prior is uniform over all functions: of `linear` over all p^2 of them, a = 0
@@ -123,7 +123,7 @@ class Rule:
 
     `summary` says it in words, `predict` is the Bayes predictor as `lookup`; `lines` are the
     p^2 functions of which some are held out, else maps that never come twice; `in_order` is set
-    where the second half of a row repeats the first one.
+    where a list of x comes again and again.
     """
 
     summary: str
@@ -135,7 +135,7 @@ class Rule:
 RULES: dict[str, Rule] = {
     "linear": Rule("y = a x + b modulo p", line, lines=True),
     "affine_table": Rule("y by a random table", lookup),
-    "copy_rule": Rule("a list of random pairs, twice", lookup, in_order=True),
+    "copy_rule": Rule("a list of random pairs, over and over", lookup, in_order=True),
 }
 """Every rule over residues by name."""
 
@@ -218,7 +218,7 @@ class InContextTask(Task):
 
     @property
     def fresh(self) -> int:
-        """How many pairs there are before the first one that comes again in `copy_rule`."""
+        """How many pairs there are at most before the list comes again in `copy_rule`."""
         return -(-self.pairs // 2)
 
     @property
@@ -308,11 +308,16 @@ class InContextTask(Task):
         return self._rows(tables, x)
 
     def _x(self, rng: np.random.Generator, count: int, values: int) -> Ints:
-        """The x of rows, int64 [count, P]; of `copy_rule` different ones, and the list again."""
+        """The x of rows, int64 [count, P]; of `copy_rule` a list of different ones, over and over.
+
+        The list is of 2 to `fresh` x, another number in every row: no fixed distance tells where
+        the answer stands.
+        """
         if not RULES[self.rule].in_order:
             return rng.integers(values, size=(count, self.pairs))
-        fresh = rng.permuted(np.tile(np.arange(self.prime), (count, 1)), axis=1)[:, : self.fresh]
-        return np.concatenate([fresh, fresh], axis=1)[:, : self.pairs]
+        fresh = rng.permuted(np.tile(np.arange(self.prime), (count, 1)), axis=1)
+        length = rng.integers(2, max(self.fresh, 2) + 1, size=(count, 1))
+        return np.take_along_axis(fresh, np.arange(self.pairs) % length, axis=1)
 
     def _rows(self, tables: Ints, x: Ints) -> Ints:
         """Rows [n, T] of functions given by their values [n, p], at x [n, P]."""
