@@ -15,6 +15,7 @@ from benchmarks import (
     observing,
     processes,
     ranking,
+    scaling,
     signals,
     steps,
     truths,
@@ -42,6 +43,7 @@ TARGETS: dict[str, Callable[[], Line]] = {
     "T13": signals.t13,
     "V1": truths.v1,
     "F1": first_alarm.f1,
+    "L1": scaling.l1,
     "attacks": attacks.table,
 }
 

@@ -492,7 +492,7 @@ class ScalingFit(Record):
     notes: tuple[str, ...]
 
 
-class _Fitted(NamedTuple):
+class Fitted(NamedTuple):
     """A fit of one variant's cells, and of every draw."""
 
     points: Points
@@ -501,16 +501,17 @@ class _Fitted(NamedTuple):
     weights: Floats
 
 
-def _bootstrap(points: Points, weights: Floats) -> _Fitted:
+def bootstrap(points: Points, weights: Floats) -> Fitted:
+    """The law of the cells, and of every draw by its weights [S, C] (`draw_weights`)."""
     n, d, y = (np.log(values) for values in (points.n, points.d, points.loss))
     law, best, agreeing = _fit(n, d, y)
     laws = draw_laws(points, weights, law)
     laws[:, 0] += laws[:, 3] * n.mean()
     laws[:, 1] += laws[:, 4] * d.mean()
-    return _Fitted(points, _named(law, n.mean(), d.mean(), best, agreeing), laws, weights)
+    return Fitted(points, _named(law, n.mean(), d.mean(), best, agreeing), laws, weights)
 
 
-def _numbers(a: Any, b: Any, e: Any, alpha: Any, beta: Any) -> dict[str, Any]:
+def law_numbers(a: Any, b: Any, e: Any, alpha: Any, beta: Any) -> dict[str, Any]:
     """The numbers of a law by name, from the logarithms of its constants; arrays give arrays."""
     whole = alpha + beta
     return {
@@ -527,7 +528,7 @@ def _numbers(a: Any, b: Any, e: Any, alpha: Any, beta: Any) -> dict[str, Any]:
 
 def _of_law(law: Law) -> dict[str, Any]:
     a, b, e, alpha, beta = law_array(law)[0]
-    return _numbers(a, b, e, alpha, beta)
+    return law_numbers(a, b, e, alpha, beta)
 
 
 def check_enough(name: str, cells: Sequence[Cell], lost: int = 0) -> None:
@@ -610,8 +611,8 @@ def _variant(name: str, cells: Sequence[Cell], *, count: str, draws: int, seed: 
     points = Points.of(cells, count)
     random = np.random.default_rng(seed)
     weights = draw_weights(points.point, points.seed, draws, random)
-    found = _bootstrap(points, weights)
-    drawn = _numbers(*found.laws.T)
+    found = bootstrap(points, weights)
+    drawn = law_numbers(*found.laws.T)
     numbers = {key: Estimate.of(value, drawn[key]) for key, value in _of_law(found.law).items()}
     residual = np.log(points.loss) - np.log(found.law(points.n, points.d))
     minima = iso_flop_minima(points)
@@ -696,14 +697,14 @@ def _compare(
     points = [Points.of(cells, count) for cells in pair]
     random = np.random.default_rng(seed)
     weights = draw_weights(points[0].point, points[0].seed, draws, random)
-    ours, theirs = (_bootstrap(side, weights) for side in points)
+    ours, theirs = (bootstrap(side, weights) for side in points)
     low = max(side.flops.min() for side in points)
     high = min(side.flops.max() for side in points)
     at = np.array([low, math.sqrt(low * high), high])
     values: dict[str, Any] = {}
     drawn: dict[str, Any] = {}
     for one, sign in ((ours, 1), (theirs, -1)):
-        for found, whole in ((values, _of_law(one.law)), (drawn, _numbers(*one.laws.T))):
+        for found, whole in ((values, _of_law(one.law)), (drawn, law_numbers(*one.laws.T))):
             for key in _COMPARED:
                 found[key] = found.get(key, 0.0) + sign * whole[key]
         for found, laws in ((values, law_array(one.law)), (drawn, one.laws)):
