@@ -76,7 +76,7 @@ RunColumn = Annotated[str, option("Column that tells runs apart.")]
 RunPreset = Annotated[
     str,
     option(
-        "smoke, quick, standard, hierarchical, formal, paper or reference.",
+        "smoke, quick, standard, hierarchical, formal, icl, paper or reference.",
         autocompletion=preset_names,
     ),
 ]

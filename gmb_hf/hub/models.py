@@ -153,7 +153,8 @@ def measure(model: GrokkingTransformerForCausalLM, config: RunConfig, seed: int)
     answers = torch.from_numpy(data.true_answers[data.test_index])
     with torch.no_grad():
         logits = model(input_ids=rows, logits_to_keep=positions).logits  # [m, A, V]
-    accuracy = (logits.argmax(-1) == answers).all(-1).double().mean()
+    right = (logits.argmax(-1) == answers)[:, list(config.task.build().scored_answers)]
+    accuracy = right.all(-1).double().mean()
     loss = torch.nn.functional.cross_entropy(logits.double().flatten(0, 1), answers.flatten())
     return HeldOut(len(rows), float(accuracy), float(loss))
 
@@ -187,7 +188,7 @@ def example_of(
     rows, held_out = task.rows(), task.split(share, data_seed)[1][:_EXAMPLES].tolist()
     every = task.prompts()
     questions = [every[row] for row in held_out]
-    asked = rows[held_out, : task.answer_positions[0] + 1]
+    asked = rows[held_out, : task.question_length]
     try:
         same = np.array_equal(tokenizer(questions).input_ids, asked)
     except ValueError:  # an unknown word, or rows of other lengths
@@ -197,9 +198,10 @@ def example_of(
     with silence_transformers():
         ask = pipeline("text-generation", model=model, tokenizer=tokenizer, device="cpu")
         found = [str(one[0]["generated_text"]) for one in ask(questions)]
+    answers = task.answers()[held_out, -task.answer_length :]
     wanted = [
         question + tokenizer.decode(answer)
-        for question, answer in zip(questions, task.answers()[held_out], strict=True)
+        for question, answer in zip(questions, answers, strict=True)
     ]
     chosen = next((at for at, text in enumerate(found) if text == wanted[at]), 0)
     return Example(questions[chosen], found[chosen], described_words(tokenizer.get_vocab()))

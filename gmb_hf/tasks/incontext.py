@@ -243,15 +243,16 @@ class InContextTask(Task):
         first = self.fresh if RULES[self.rule].in_order else self.examples
         return tuple(range(first, self.pairs))
 
+    @property
+    def question_length(self) -> int:
+        """All but the last y: the examples are a part of the question."""
+        return self.sequence_length - 1
+
     def words(self) -> dict[str, int]:
         """The residues and the special tokens."""
         special = self.vocabulary
         residues = {str(residue): residue for residue in range(self.prime)}
         return {**residues, BOS_WORD: special.bos, EOS_WORD: special.eos}
-
-    def prompts(self) -> list[str]:
-        """The examples and the last x of every row, in the order of `rows`."""
-        return [" ".join(map(str, row)) for row in self.rows()[:, 1:-1].tolist()]
 
     def pairs_of(self, rows: Ints) -> tuple[Ints, Ints]:
         """x and y of rows, int64 [n, P] each."""

@@ -266,6 +266,16 @@ class Task(ABC):
         return tuple(range(len(self.answer_positions)))
 
     @property
+    def question_length(self) -> int:
+        """How many tokens of a row are asked in `prompts`: here all before the first answer."""
+        return self.answer_positions[0] + 1
+
+    @property
+    def answer_length(self) -> int:
+        """How many tokens answer a question of `prompts`."""
+        return sum(position + 1 >= self.question_length for position in self.answer_positions)
+
+    @property
     def corrupts_labels(self) -> bool:
         """Whether some training rows carry a wrong answer."""
         return False
@@ -286,12 +296,12 @@ class Task(ABC):
         return {named.get(number, str(number)): number for number in range(self.vocab_size)}
 
     def prompts(self) -> list[str]:
-        """What is asked in every row, in its words and the order of `rows`: all before the answer.
+        """What is asked in every row, in its words and the order of `rows`: its first tokens.
 
         BOS at the beginning is left out.
         """
         word_of = {number: word for word, number in self.words().items()}
-        asked = self.rows()[:, int(self.begins_with_bos) : self.answer_positions[0] + 1]
+        asked = self.rows()[:, int(self.begins_with_bos) : self.question_length]
         return [" ".join(word_of[number] for number in row) for row in asked.tolist()]
 
     def answers(self) -> Ints:

@@ -262,7 +262,7 @@ def save_model(model: GrokkingTransformerForCausalLM, folder: Path, tasks: Seque
     """
     special = tasks[0].vocabulary
     model.generation_config = GenerationConfig(
-        max_new_tokens=max(len(task.answer_positions) for task in tasks),
+        max_new_tokens=max(task.answer_length for task in tasks),
         do_sample=False,
         bos_token_id=special.bos,
         eos_token_id=special.eos,

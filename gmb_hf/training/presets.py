@@ -7,6 +7,7 @@
 | standard     | the same task with runs enough for conclusive verdicts                       |
 | hierarchical | a recurrent model, a fast block in cycles of a slow one, as quick            |
 | formal       | a formal language, learned soon: short runs and windows                      |
+| icl          | in-context learning: examples in the prompt are copied by what they are      |
 | paper        | p = 97, two layers, width 128, the evaluation protocol's hyperparameters     |
 | reference    | as the reference project's published runs: noisy labels, little weight decay |
 """
@@ -183,6 +184,24 @@ def formal() -> RunConfig:
     )
 
 
+def icl() -> RunConfig:
+    """The emergence of in-context learning: what followed an x before follows it again.
+
+    Every row has a list of pairs of its own that comes again and again, at another distance from
+    row to row, so that an answer is found by what the prompt holds. Training rows are memorised,
+    held-out rows have other pairs: their accuracy, of the answers that the prompt tells, rises when
+    the rule is learned. The model of `smoke` with a second layer, without which none can copy so.
+    """
+    base = smoke()
+    return replace(
+        base,
+        preset="icl",
+        task=TaskSettings(name="copy_rule_p11_k7_n1024", train_fraction=0.8),
+        model=base.model.replace(layers=2, mlp_width=64, initializer_range=0.1),
+        training=replace(base.training, lr=3e-3),
+    )
+
+
 def paper() -> RunConfig:
     """The evaluation protocol's addition task, hyperparameters and split (phase 2a).
 
@@ -258,7 +277,7 @@ def design_of(
 
 PRESETS: dict[str, Callable[[], RunConfig]] = {
     function.__name__: function
-    for function in (smoke, quick, standard, hierarchical, formal, paper, reference)
+    for function in (smoke, quick, standard, hierarchical, formal, icl, paper, reference)
 }
 
 

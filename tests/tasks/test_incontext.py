@@ -161,3 +161,12 @@ def test_bad_names_say_what_to_do(name, message):
 def test_training_rows_are_whole_functions():
     with pytest.raises(InputError, match="17 rows to train on are no multiple of the 16 rows"):
         get_task("linear_p5_k3").split(17)
+
+
+def test_the_examples_are_a_part_of_the_question():
+    task = get_task("linear_p11_k3")
+    assert (task.sequence_length, task.question_length, task.answer_length) == (9, 8, 1)
+    assert task.scored_answers == (3,)
+    copied = get_task("copy_8")
+    assert (copied.question_length, copied.answer_length) == (10, 8)
+    assert copied.scored_answers == tuple(range(8))

@@ -9,7 +9,7 @@ from gmb_hf.training.presets import PRESETS, preset
 
 
 def test_the_names():
-    names = ["smoke", "quick", "standard", "hierarchical", "formal", "paper", "reference"]
+    names = ["smoke", "quick", "standard", "hierarchical", "formal", "icl", "paper", "reference"]
     assert list(PRESETS) == names
 
 
