@@ -53,7 +53,7 @@ def _held(seed: int, own: float, shared: float) -> list[bool]:
     errors = own * random.standard_normal(len(n))
     errors += shared * random.standard_normal(len(n) // 2)[point]
     points = Points(n, d, 6 * n * d, loss * np.exp(errors), point, number.astype(int))
-    weights = draw_weights(point, points.seed, DRAWS, random)
+    weights = draw_weights(point, DRAWS, random)
     drawn = law_numbers(*bootstrap(points, weights).laws.T)
     found = []
     for key, truth in TRUE.items():

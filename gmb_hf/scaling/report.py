@@ -217,8 +217,8 @@ def scaling_card(
     parts += [table.md().strip() for table in tables if table.name in ("law", "comparison")]
     how = (
         "The Huber loss (delta 1e-3) of log L is least over a grid of starts (Hoffmann et al. "
-        "2022, approach 3). Intervals are 95% percentiles over bootstrap draws of grid points and "
-        "of the seeds of each. N is " + fit.count + ". Losses of a source are the excess over the "
+        "2022, approach 3). Intervals are 95% percentiles over bootstrap draws of grid points "
+        "with their seeds. N is " + fit.count + ". Losses of a source are the excess over the "
         "source's own surprisal on the same tokens, plus its exact entropy."
     )
     limits = (

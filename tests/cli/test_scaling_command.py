@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import gmb, refused
+from launched import ROOT, run
 
 from gmb_hf.errors import InputError
 from gmb_hf.language.data import load_tokenizer
@@ -140,6 +141,15 @@ def test_what_is_finished_is_not_trained_again(trained: Path):
     old, new = json.loads(before), json.loads(gone.read_text())
     assert {**new, "seconds": 0} == {**old, "seconds": 0}
     assert (trained / "cells" / "dense-p700-t32-s0.json").stat().st_mtime_ns == held.st_mtime_ns
+
+
+def test_two_processes_share_each_batch(trained: Path, tmp_path: Path):
+    words = [*RUN, "--grid", "params=700", "tokens=64", "--out", tmp_path]
+    done = run(ROOT / "gmb_hf" / "__main__.py", *words, processes=2)
+    assert done.returncode == 0, done
+    assert done.stdout.count("next    gmb scaling fit") == 1
+    (two,), one = records(tmp_path).values(), records(trained)["dense-p700-t64-s0"]
+    assert two["test_loss"] == pytest.approx(one["test_loss"], rel=1e-5)
 
 
 def test_another_design_is_refused(trained: Path):

@@ -85,21 +85,21 @@ def test_an_exact_law_is_found(alpha: float, beta: float, floor: float):
 
 def test_intervals_hold_the_truth_in_most_simulations():
     held = []
-    for draw in range(10):
-        fit = fit_cells(grid(noise=0.004, draw=draw), draws=60).variants["dense"]
+    for draw in range(8):
+        fit = fit_cells(grid(noise=0.004, draw=draw), draws=50).variants["dense"]
         held.append([fit.numbers[name].holds(TRUE[name]) for name in ("alpha", "beta", "E")])
-    # Of ten intervals of 95% two miss in 91 of 100 cases at most; benchmarks/scaling.py has 100.
-    assert np.all(np.sum(held, axis=0) >= 8)
+    # Of eight intervals of 95% at most two miss, but in 6 of 1,000 cases; `benchmarks L1` has 100.
+    assert np.all(np.sum(held, axis=0) >= 6)
 
 
 def test_draws_take_points_with_their_seeds():
-    point, seed = np.repeat(np.arange(5), 3), np.tile(np.arange(3), 5)
-    weights = draw_weights(point, seed, 50, np.random.default_rng(0))
+    point = np.repeat(np.arange(5), 3)
+    weights = draw_weights(point, 50, np.random.default_rng(0))
     assert np.all(weights.sum(axis=1) == 15)
-    by_point = weights.reshape(50, 5, 3).sum(axis=2)
-    assert np.all(by_point % 3 == 0)
-    assert by_point.min() == 0
-    assert by_point.max() > 3
+    by_seed = weights.reshape(50, 5, 3)
+    assert np.all(by_seed == by_seed[:, :, :1])
+    assert by_seed.min() == 0
+    assert by_seed.max() > 1
 
 
 def test_minima_lie_where_the_law_has_them():
@@ -136,12 +136,12 @@ def test_the_known_floor_is_checked():
 def test_equal_variants_are_not_told_apart_and_different_ones_are():
     cells = grid(noise=0.003)
     same = [dataclasses.replace(one, variant="other") for one in grid(noise=0.003, draw=1)]
-    (pair,) = fit_cells([*cells, *same], draws=100).comparisons
+    (pair,) = fit_cells([*cells, *same], draws=60).comparisons
     assert (pair.variant, pair.baseline, pair.told_apart) == ("other", "dense", ())
     assert "too small to tell alpha apart" in pair.sentence
     assert "stays unseen" in pair.sentence
     better = grid(variant="better", noise=0.003, draw=2, beta=0.5)
-    (pair,) = fit_cells([*cells, *better], draws=100).comparisons
+    (pair,) = fit_cells([*cells, *better], draws=60).comparisons
     assert "beta" in pair.told_apart
     assert pair.numbers["beta"].value == pytest.approx(0.1, abs=0.05)
     assert "beta is larger by" in pair.sentence
