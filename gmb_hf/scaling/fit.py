@@ -41,6 +41,7 @@ COUNTS = ("non_embedding", "parameters")
 LEAST_SIZES, LEAST_AMOUNTS, LEAST_POINTS = 3, 3, 9
 LEVELS = 8
 _LEAST_MINIMA = 3
+_MOST_MISFIT = 0.01
 _ROUNDS, _PATIENCE = 100, 6
 _ISO_DRAWS = 300  # parabolas are laid one draw at a time
 
@@ -625,6 +626,12 @@ def _variant(name: str, cells: Sequence[Cell], *, count: str, draws: int, seed: 
     notes = []
     if seeds == 1:
         notes.append(f"{name}: one seed, so that nothing tells its luck from a misfit of the law")
+    rms = float(np.sqrt(np.mean(residual**2)))
+    if rms > _MOST_MISFIT:
+        notes.append(
+            f"{name}: losses lie {rms:.1%} off the law (root mean square): it does not describe "
+            "the whole grid; look at the residuals, and leave out the smallest sizes or tokens"
+        )
     for key in ("alpha", "beta"):
         wide = numbers[key]
         if not wide.half_width < abs(wide.value) / 2:
@@ -647,7 +654,7 @@ def _variant(name: str, cells: Sequence[Cell], *, count: str, draws: int, seed: 
         numbers=numbers,
         known=known,
         known_inside=inside,
-        rms=float(np.sqrt(np.mean(residual**2))),
+        rms=rms,
         minima=tuple(minima),
         iso_n=iso[0],
         iso_d=iso[1],
