@@ -38,7 +38,7 @@ def grokking_curves(log: RunLog, metric: str, event_step: NDArray[np.float64]) -
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=[4.2, 1])
     handles = [
         line_key("held-out rows, median", color=BLUE, linewidth=2.2),
-        line_key("one run", color=MUTED, linewidth=0.6),
+        line_key("one run", color=BLUE, linewidth=0.6, alpha=0.5),
         line_key("its event t*", color=INK, marker=".", linestyle=""),
     ]
     if trained:
