@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,11 +13,13 @@ import typer
 from gmb_hf.cli import screen
 from gmb_hf.cli.options import App, Private, Repo, argument, option, product, several
 from gmb_hf.errors import CheckFailed, InputError
+from gmb_hf.tables import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gmb_hf.hub.datasets import About, Config
+    from gmb_hf.tasks.text import Text
 
 build_app = App(no_args_is_help=False)
 
@@ -27,10 +30,10 @@ Seed = Annotated[int, option("Seed of the splits train and test.")]
 Fraction = Annotated[float, option("Share of rows to train on.")]
 Texts = Annotated[
     list[str] | None,
-    option("NAME=FILE, or tinystories, shakespeare, wikitext2 of the Hub.", "--text"),
+    option("NAME=FILE, or a text of the Hub: tinystories, wikitext2, ...", "--text"),
 ]
 TextLicense = Annotated[
-    list[str] | None, option("[NAME=]LICENCE of texts that are none of the three.", "--license")
+    list[str] | None, option("[NAME=]LICENCE of texts whose licence is not known.", "--license")
 ]
 Runs = Annotated[list[str] | None, option("Run logs: FOLDER, or NAME=FOLDER.", "--runs")]
 _RUNS_LICENSE = "[NAME=]LICENCE of run logs, as the Hub names it; Apache-2.0 for what gmb trained."
@@ -144,10 +147,18 @@ app = App()
 app.add_typer(build_app, name="build", help="Write datasets as Parquet with a card.")
 
 
-@app.command()
+@app.command(cls=several("--text"))
 def export(
-    task: Annotated[str, option("A task, e.g. modular_add or parity_8.")],
-    out: Annotated[Path, product("Folder for train.bin and val.bin.", "data")],
+    out: Annotated[Path, product("Folder for the shards.", "data")],
+    task: Annotated[str | None, option("A task, e.g. modular_add or parity_8.")] = None,
+    text: Annotated[
+        list[str] | None,
+        option("Held-out text instead: [NAME=]FILE, or one of the Hub: wikitext2, ptb, ..."),
+    ] = None,
+    tokenizer: Annotated[
+        str | None, option("Of the text: a name on the Hub, a folder, or byte; gpt2 by default.")
+    ] = None,
+    block: Annotated[int, option("Tokens of a row, T, from which the batch B follows.")] = 256,
     prime: Annotated[int | None, option("Modulus of a modular task.")] = None,
     seed: Annotated[int, option("Seed of the split and the order.")] = 42,
     fraction: Annotated[float, option("Share of rows to train on.")] = 0.5,
@@ -155,9 +166,17 @@ def export(
         str, option("shared: one token for all operations; distinct: one each.")
     ] = "shared",
 ) -> None:
-    """Write a task as binary shards in the llm.c format, byte for byte as the protocol's."""
+    """Write a task or held-out text as binary shards in the llm.c format, as the protocol's."""
     from gmb_hf.tasks.shards import export_shards
 
+    if (task is None) == (not text):
+        raise InputError("say what to export: --task NAME, or --text FILE; one of them")
+    if text:
+        _export_text(text, tokenizer or "gpt2", block, out)
+        return
+    if tokenizer is not None:
+        raise InputError("--tokenizer is for --text; a task brings its own tokens")
+    assert task is not None
     try:
         paths = export_shards(task, prime, seed, out, fraction=fraction, op_token=op_token)
     except InputError as error:
@@ -167,6 +186,53 @@ def export(
             raise
         raise InputError(f"{message}; shards have rows of the protocol's length") from error
     screen.written(paths, following=f"train on {paths[0]} with any llm.c style trainer")
+
+
+def _export_text(given: Sequence[str], tokenizer: str, block: int, out: Path) -> None:
+    """The shards of texts, and what the protocol prints of them: tokens, and B for rows of T."""
+    from gmb_hf.errors import positive_int
+    from gmb_hf.language.data import export_texts
+
+    positive_int("--block", block)
+    told = export_texts(_texts(given), tokenizer, out)
+    columns = [Column("shard", take=lambda one: one["path"].name, shrinks_to=16)]
+    counts = ("tokens", "bytes", "documents")
+    columns += [Column(name, "{:,}".format, take=itemgetter(name)) for name in counts]
+    columns.append(
+        Column("bytes/token", "{:.2f}".format, take=lambda one: one["bytes"] / one["tokens"])
+    )
+    columns.append(Column("B", str, take=lambda one: max(0, one["tokens"] // block - 1)))
+    screen.table(Table.of(told, columns), above=True)
+    screen.say(f"B = floor(tokens / T) - 1 with T = {block}, of llm.c's -b and -t.", style="dim")
+    first = told[0]["path"]
+    paths = [path for one in told for path in (one["path"], one["path"].with_suffix(".json"))]
+    screen.written(paths, following=f"evaluate on {first} with any llm.c style trainer, -j {first}")
+
+
+def _texts(given: Sequence[str]) -> Sequence[Text]:
+    """Texts as typed; a file may stand without a name, and then has that of its stem."""
+    from gmb_hf.tasks.text import read_sources
+
+    return read_sources(
+        [f"{Path(word).stem}={word}" if Path(word).is_file() else word for word in given]
+    )
+
+
+@app.command(cls=several("--text"))
+def tokenizer(
+    text: Annotated[list[str], option("What it is trained on: [NAME=]FILE, or one of the Hub.")],
+    out: Annotated[Path, product("A new folder for it.", "tokenizer")],
+    vocabulary: Annotated[
+        int, option("Tokens, the 256 bytes and the end of document included.")
+    ] = 1024,
+) -> None:
+    """Train a tokenizer of GPT-2's kind (byte-level BPE) on text; nothing is downloaded for it."""
+    from gmb_hf.language.data import train_tokenizer
+
+    made = train_tokenizer(_texts(text), vocabulary, out)
+    screen.say_whole("tokens", f"{len(made):,}")
+    following = f"gmb data export --text {shlex.join(text)} --tokenizer {shlex.quote(str(out))}"
+    screen.written([out / "tokenizer.json"], following=f"{following} --out data")
 
 
 @app.command()

@@ -10,17 +10,19 @@ from gmb_hf.cli.options import Device, Figures, option, product, several
 from gmb_hf.escape import number
 from gmb_hf.tables import Column, Line, Row, Table
 
-HeldoutCommand = several("--checkpoint", "--text")
+HeldoutCommand = several("--checkpoint", "--text", "--domain")
 
 
 def heldout(
     checkpoint: Annotated[
         list[str], option("Folders of saved models with tokenizers: [NAME=]FOLDER ...")
     ],
-    text: Annotated[
-        list[str], option("NAME=FILE ..., or tinystories, shakespeare, wikitext2 from the Hub.")
-    ],
-    out: Annotated[Path, product("Folder for the table, the figure and heldout.json.", "heldout")],
+    out: Annotated[Path, product("Folder for the tables, the figure and heldout.json.", "heldout")],
+    text: Annotated[list[str] | None, option("NAME=FILE ..., or names as of --domain.")] = None,
+    domain: Annotated[
+        list[str] | None,
+        option("From the Hub: tinystories, shakespeare, wikitext2, wikitext103, ptb, lambada."),
+    ] = None,
     stride: Annotated[
         int | None, option("Tokens between windows; half of a block by default.")
     ] = None,
@@ -35,10 +37,13 @@ def heldout(
     figures: Figures = True,
 ) -> None:
     """Loss, perplexity and bits per byte of language models on text held out."""
+    from gmb_hf.errors import choose
     from gmb_hf.language.heldout import evaluate_heldout, write_heldout
-    from gmb_hf.tasks.text import SEPARATOR, read_sources
+    from gmb_hf.tasks.text import DOMAINS, SEPARATOR, read_sources
 
-    texts = read_sources(text, separator=SEPARATOR if separator is None else separator)
+    domains = [choose("domain", name, tuple(DOMAINS), where="--domain") for name in domain or ()]
+    chosen = [*(text or ()), *domains]
+    texts = read_sources(chosen, separator=SEPARATOR if separator is None else separator)
     with show.counting("held out") as done:
         found = evaluate_heldout(
             checkpoint,
@@ -66,5 +71,5 @@ def heldout(
     cuts = {(about["block"], about["stride"]) for about in found.models.values()}
     shown = "; ".join(f"{block} tokens, stride {stride}" for block, stride in sorted(cuts))
     show.say(f"Windows: {shown}. loss: nats per token. bits/byte compares tokenizers.", style="dim")
-    again = ("heldout", "--checkpoint", *checkpoint, "OTHER=FOLDER", "--text", *text)
+    again = ("heldout", "--checkpoint", *checkpoint, "OTHER=FOLDER", "--text", *chosen)
     show.written(paths, following=show.command(*again, out=out))

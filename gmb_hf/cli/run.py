@@ -106,6 +106,31 @@ app = App()
 
 
 @app.command()
+def create(
+    preset: Annotated[str, option("grokking, formal or gpt2.")],
+    out: Annotated[Path, product("A new folder for the model and its tokenizer.", "model")],
+    prime: Annotated[int | None, option("Modulus of grokking; 97 by default.")] = None,
+    seed: Annotated[int, option("Seed of the weights.")] = 1337,
+    variant: Annotated[str, option("E.g. dense, banded-256 or sort-4.")] = "dense",
+    tokenizer: Annotated[
+        str | None, option("Of gpt2: a name on the Hub or a folder; gpt2 by default.")
+    ] = None,
+) -> None:
+    """Make an untrained model with its tokenizer, the evaluation protocol's first step."""
+    from gmb_hf.hub.models import create_model
+
+    given: Any = {"prime": prime, "seed": seed, "variant": variant, "tokenizer": tokenizer}
+    made = create_model(preset, out, **given)
+    show.say_whole("model", f"{made.parameters:,} parameters, {variant}")
+    show.say_whole("input", f"{made.block} of {made.vocabulary:,} tokens at most")
+    following = show.command("heldout", checkpoint=out, domain="wikitext2", out="heldout")
+    if preset != "gpt2":
+        suite = "formal" if preset == "formal" else "modular"
+        following = show.command("sequential", "eval", checkpoint=out, suite=suite)
+    show.written([out / "config.json", out / "model.safetensors"], following=following)
+
+
+@app.command()
 def push(
     checkpoint: Annotated[
         Path, options.argument("What --save-models kept, e.g. runs/quick/models/seed_1000.")

@@ -383,8 +383,9 @@ LICENSES = {
     "tinystories": "cdla-sharing-1.0",
     "shakespeare": PUBLIC_DOMAIN,
     "wikitext2": "cc-by-sa-3.0",
+    "wikitext103": "cc-by-sa-3.0",
 }
-"""Those of the protocol's sets, which their copies carry on."""
+"""Those of known sets, which their copies carry on."""
 
 _KINDS = (pa.int64(), pa.int64(), pa.string(), pa.bool_())
 _SCHEMA = pa.schema(list(zip(("document", "piece", "text", "ends_document"), _KINDS, strict=True)))
@@ -395,7 +396,7 @@ def heldout_configs(texts: Sequence[Text], licenses: Sequence[str] = ()) -> list
     """A config for each text, with the split `test`.
 
     Texts are as `read_sources` gives them; licences are `NAME=LICENCE`, or `LICENCE` for the texts
-    that are none of the protocol's sets.
+    whose licence is not known.
 
     Raises:
         InputError: a text whose licence nobody has said, or a licence of no text.

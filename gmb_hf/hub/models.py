@@ -1,4 +1,4 @@
-"""Models that a training saved: read back, held against their log, described and published.
+"""Models made anew; those that a training saved: read back, checked, described and published.
 
 One of a single task has its log beside it, which its card tells of. One of a sequence of tasks or
 of text has a note of what made it, and a short card.
@@ -12,7 +12,7 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,8 +20,8 @@ import numpy as np
 
 from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.results import Results
-from gmb_hf.errors import InputError
-from gmb_hf.files import read_json, write_text
+from gmb_hf.errors import InputError, choose
+from gmb_hf.files import read_json, whole_folder, write_text
 from gmb_hf.fingerprints import ContentHash
 from gmb_hf.hub.cards import CARD, KEY, Card, CardFingerprint, render_card
 from gmb_hf.hub.client import Pushed, publish
@@ -45,6 +45,83 @@ _LEAST_LOSS = 1e-4
 _EXAMPLES = 16  # held-out questions that are asked to find one for the card
 _PROMPT, _WRITTEN = "The", 40  # what a model of text is asked to go on from, and tokens it writes
 TOKENIZER, WEIGHTS = "tokenizer.json", "model.safetensors"
+
+
+MODELS = ("grokking", "formal", "gpt2")
+"""The models of the evaluation protocol's first step, by its names."""
+
+
+class Created(NamedTuple):
+    """A new model: its folder, parameters (shared ones once), vocabulary and longest input."""
+
+    folder: Path
+    parameters: int
+    vocabulary: int
+    block: int
+
+
+def create_model(
+    preset: str,
+    out: str | Path,
+    *,
+    prime: int | None = None,
+    seed: int = 1337,
+    variant: str = "dense",
+    tokenizer: str | None = None,
+) -> Created:
+    """Make an untrained model with its tokenizer, the evaluation protocol's first step.
+
+    Args:
+        preset: of `MODELS`. grokking and formal are the protocol's two layers of width 128; gpt2
+            is the language preset of that name.
+        out: a new folder.
+        prime: of grokking; 97 by default.
+        seed: of the weights; 1337 as in the protocol.
+        variant: e.g. dense, banded-256 or sort-4.
+        tokenizer: of gpt2: a name on the Hub, or a folder; `gpt2` by default.
+
+    Raises:
+        InputError: an unknown preset, an option of another one, a folder that is there, a variant
+            that does not fit, or a tokenizer that cannot be loaded.
+    """
+    choose("preset", preset, MODELS)
+    place = Path(out)
+    if place.exists():
+        raise InputError(f"{place}: is there already; name a new folder for the model")
+    if prime is not None and preset != "grokking":
+        raise InputError(f"--prime is of the preset grokking; {preset} has none")
+    if tokenizer is not None and preset != "gpt2":
+        raise InputError(f"--tokenizer is of the preset gpt2; {preset} brings its own")
+    from gmb_hf.language.config import language_preset
+    from gmb_hf.language.data import load_tokenizer
+    from gmb_hf.language.train import model_shape as text_shape
+    from gmb_hf.sequential.config import FORMAL, MODULAR
+    from gmb_hf.sequential.config import preset as sequential_preset
+    from gmb_hf.sequential.train import model_shape
+    from gmb_hf.training.checkpoints import save_model
+    from gmb_hf.training.ensemble import seeded_model
+    from gmb_hf.training.launch import silence_transformers
+    from gmb_hf.training.variants import parse_variant
+
+    chosen = parse_variant(variant)
+    if preset == "gpt2":
+        base = language_preset("gpt2")
+        words = load_tokenizer(tokenizer or base.text.tokenizer)
+        config = replace(base, model=base.model.replace(**chosen.fields))
+        model = seeded_model(text_shape(config, words), seed)
+        with whole_folder(place) as folder, silence_transformers():
+            model.save_pretrained(folder)
+            words.save_pretrained(folder)
+    else:
+        design = sequential_preset("replication", FORMAL if preset == "formal" else MODULAR)
+        if prime is not None:
+            design = replace(design, suite=replace(design.suite, prime=prime))
+        model = seeded_model(model_shape(design, chosen), seed)
+        tasks = [design.suite.build(task) for task in design.suite.tasks]
+        with whole_folder(place) as folder:
+            save_model(model, folder, tasks)
+    size = sum(parameter.numel() for parameter in model.parameters())
+    return Created(place, size, model.config.vocab_size, model.config.max_position_embeddings)
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,13 @@ import torch
 from accelerate import Accelerator
 from numpy.typing import NDArray
 
-from gmb_hf.errors import InputError
-from gmb_hf.files import atomic_path, read_json, write_text
+from gmb_hf._version import __version__
+from gmb_hf.errors import InputError, positive_int
+from gmb_hf.files import atomic_path, read_json, whole_folder, write_json, write_text
 from gmb_hf.language.config import BYTES, LanguageConfig
 from gmb_hf.pretrained import Source, find_tokenizer
-from gmb_hf.tasks.text import Piece, Tally, Text, described
+from gmb_hf.tasks.shards import stream_shard
+from gmb_hf.tasks.text import SEPARATOR, Piece, Tally, Text, described
 from gmb_hf.training.config import config_hash
 from gmb_hf.training.launch import on_main, silence_transformers
 
@@ -204,6 +206,85 @@ def _stamp(text: Text) -> dict[str, Any]:
         about = Path(text.source).stat()
         stamp |= {"size": about.st_size, "time": about.st_mtime_ns}
     return stamp
+
+
+def export_texts(texts: Sequence[Text], tokenizer: str, out: str | Path) -> list[dict[str, Any]]:
+    """Write held-out texts as shards in the llm.c format, `NAME.bin` each, with a note beside.
+
+    The stream is `encoded`'s: EOS, and another after each document. Returns what the note holds of
+    each text (name, tokens, bytes, documents, content hash, tokenizer) and the path of its shard.
+
+    Args:
+        texts: as `read_sources` gives them.
+        tokenizer: "byte", a folder's, or one of the Hub, of at most 65,536 tokens.
+        out: the folder.
+
+    Raises:
+        InputError: there is no such tokenizer, its ids do not fit into 16 bits, or a text cannot be
+            read.
+    """
+    source = tokenizer_source(tokenizer)
+    words = load_tokenizer(source)
+    if len(words) > 1 << 16:
+        raise InputError(
+            f"tokenizer {tokenizer!r} has {len(words):,} tokens; a shard holds ids of 16 bits, "
+            "choose one with at most 65,536"
+        )
+    told = []
+    for text in texts:
+        if Path(text.name).name != text.name:
+            raise InputError(f"the name {text.name!r} is no file name; choose one without '/'")
+        tally, path = Tally(), Path(out) / f"{text.name}.bin"
+        tokens = stream_shard(path, encoded(words, tally.through(text.pieces())))
+        about = {
+            "name": text.name,
+            "source": text.source,
+            "tokens": tokens,
+            "bytes": tally.n_bytes,
+            "documents": tally.documents,
+            "content_hash": tally.content_hash,
+            "tokenizer": source.identity,
+            "tokenizer_hash": tokenizer_hash(words),
+            "vocabulary": len(words),
+            "gmb_hf": __version__,
+        }
+        write_json(path.with_suffix(".json"), about)
+        told.append({**about, "path": path})
+    return told
+
+
+def train_tokenizer(texts: Sequence[Text], vocabulary: int, out: str | Path) -> Any:
+    """Train GPT-2's kind of tokenizer (byte-level BPE) on texts, and save it in a folder.
+
+    The same texts give the same tokenizer; every text can be encoded, since all bytes are tokens.
+
+    Args:
+        texts: read once, in constant memory.
+        vocabulary: tokens, the 256 bytes and the end of document `<|endoftext|>` included.
+        out: a new folder.
+
+    Raises:
+        InputError: fewer than 257 tokens, a folder that is there, or a text that cannot be read.
+    """
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    if positive_int("--vocabulary", vocabulary) < 257:
+        raise InputError(
+            f"--vocabulary {vocabulary}: 256 bytes and an end make at least 257 tokens"
+        )
+    if Path(out).exists():
+        raise InputError(f"{out}: is there already; name a new folder for the tokenizer")
+    core = ByteLevelBPETokenizer()
+    every = (piece.text for text in texts for piece in text.pieces())
+    core.train_from_iterator(
+        every, vocabulary, min_frequency=2, show_progress=False, special_tokens=[SEPARATOR]
+    )
+    made = PreTrainedTokenizerFast(tokenizer_object=core._tokenizer, eos_token=SEPARATOR)
+    with whole_folder(Path(out)) as folder:
+        made.save_pretrained(folder)
+        write_json(folder / "trained_on.json", {"texts": described(texts), "gmb_hf": __version__})
+    return made
 
 
 def blocks_in(tokens: int, block: int) -> int:

@@ -194,6 +194,34 @@ def heldout_table(rows: Sequence[Scored]) -> Table:
     return Table(columns, cells, "heldout", caption)
 
 
+def by_domain(rows: Sequence[Scored], measure: str) -> Table:
+    """The protocol's comparison: a row for each domain, a column for each variant.
+
+    `measure` is "loss", "perplexity" or "bits_per_byte"; names of models head the columns.
+    """
+    texts = list(dict.fromkeys(row.text for row in rows))
+    models = list(dict.fromkeys(row.model for row in sorted(rows, key=lambda row: row.is_baseline)))
+    found = {(row.text, row.model): getattr(row.score, measure) for row in rows}
+    digits = 2 if measure == "perplexity" else 3
+    columns = [Column("domain")]
+    columns += [Column(model, lambda value: escape.number(value, digits)) for model in models]
+    cells = [[text, *(found.get((text, model)) for model in models)] for text in texts]
+    caption = f"{_MEASURES[measure]}, domain by variant; less is better"
+    return Table(columns, cells, f"domains_{measure}", caption)
+
+
+_MEASURES = {
+    "loss": "Loss in nats per token",
+    "perplexity": "Perplexity",
+    "bits_per_byte": "Bits per byte",
+}
+
+
+def heldout_tables(rows: Sequence[Scored]) -> list[Table]:
+    """Every number of every model and text, then each measure by domain and variant."""
+    return [heldout_table(rows), *(by_domain(rows, measure) for measure in _MEASURES)]
+
+
 _COLOURS = (
     *(style.BLUE, style.ORANGE, style.GREEN, style.SKY),
     *(style.VERMILION, style.PURPLE, style.YELLOW, style.BLACK),
@@ -354,9 +382,11 @@ def evaluate_heldout(
 
 
 def write_heldout(found: Heldout, out: Path, *, figures: bool = True) -> list[Path]:
-    """Write `heldout.json`, the table as CSV, Markdown and LaTeX, and, with `figures`, the bars."""
+    """Write `heldout.json`, tables as CSV, Markdown and LaTeX, and, with `figures`, the bars."""
     written = [write_json(out / "heldout.json", found.to_dict())]
-    written += heldout_table(found.rows).write(out)
+    tables = heldout_tables(found.rows)
+    for table in tables:
+        written += table.write(out)
     if figures:
         written += style.save_figure(heldout_bars(found.rows), out / "heldout")
     page = Sheet(
@@ -364,7 +394,7 @@ def write_heldout(found: Heldout, out: Path, *, figures: bool = True) -> list[Pa
         "How well each model predicts text that it has not seen",
         [*_lowest(found), "Bits per byte compare models of different tokenizers; less is better."],
         [("Bits per byte, by text and model", one) for one in written if one.suffix == ".png"],
-        [heldout_table(found.rows)],
+        tables,
         [
             *((f"text {name}", str(about["fingerprint"])) for name, about in found.texts.items()),
             *((f"model {name}", str(about)) for name, about in found.models.items()),

@@ -7,6 +7,7 @@ files here are equal to theirs byte for byte.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.errors import InputError
-from gmb_hf.files import write_bytes
+from gmb_hf.files import atomic_path, clear_os_errors, write_bytes
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import random_stream, train_rows
@@ -39,9 +40,36 @@ def write_shard(path: str | Path, tokens: ArrayLike) -> Path:
     low, high = ids.min(), ids.max()
     if low < 0 or high > 0xFFFF:
         raise InputError(f"{path}: a shard holds ids from 0 to 65535, got {low} to {high}")
+    return write_bytes(path, _header(ids.size) + ids.astype("<u2").tobytes())
+
+
+def stream_shard(path: str | Path, parts: Iterable[NDArray[np.int64]]) -> int:
+    """Write token ids in [0, 65536) that come in parts, atomically and in constant memory.
+
+    Returns the number of tokens, which the header states.
+
+    Raises:
+        InputError: an id does not fit into 16 bits, there is none, or the file cannot be written.
+    """
+    count = 0
+    with clear_os_errors(path), atomic_path(path) as temporary, temporary.open("wb") as file:
+        file.write(_header(0))
+        for ids in parts:
+            if ids.size and not 0 <= ids.min() <= ids.max() <= 0xFFFF:
+                raise InputError(f"{path}: a shard holds ids from 0 to 65535, got {ids.max()}")
+            file.write(ids.astype("<u2").tobytes())
+            count += ids.size
+        if not count:
+            raise InputError(f"{path}: there is no token to write")
+        file.seek(0)
+        file.write(_header(count))
+    return count
+
+
+def _header(tokens: int) -> bytes:
     header = np.zeros(HEADER_INTS, dtype="<i4")
-    header[:3] = MAGIC, VERSION, ids.size
-    return write_bytes(path, header.tobytes() + ids.astype("<u2").tobytes())
+    header[:3] = MAGIC, VERSION, tokens
+    return header.tobytes()
 
 
 def read_shard(path: str | Path) -> NDArray[np.uint16]:

@@ -205,7 +205,8 @@ class HubText:
     """Splits of a dataset of the Hub, one after the other; `name` is what tables show.
 
     A dataset of one configuration names none. Unless `rows_are_documents`, the rows of a split are
-    one document, cut into lines.
+    one document, cut into lines. The text is in the rows' `column`; `row_ending` is put after each
+    row that does not bring its own line break.
     """
 
     name: str
@@ -213,6 +214,8 @@ class HubText:
     config: str | None
     splits: tuple[str, ...]
     rows_are_documents: bool = True
+    column: str = "text"
+    row_ending: str = ""
 
     @property
     def source(self) -> str:
@@ -243,7 +246,7 @@ class HubText:
                 # The branch on which the Hub keeps what the script of an old dataset gave.
                 rows = load(revision="refs/convert/parquet")
             for row in rows:
-                yield row["text"]
+                yield row[self.column] + self.row_ending
         except Exception as error:  # of the network, the Hub's client or the reader: many kinds
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             what = f"{self.source}: could not be read from the Hub ({reason})"
@@ -256,13 +259,24 @@ Text = TextFile | HubText
 _STORIES = HubText("tinystories", "roneneldan/TinyStories", None, ("train",))
 _SHAKESPEARE = HubText("shakespeare", "karpathy/tiny_shakespeare", None, ("train",))
 _WIKITEXT = HubText("wikitext2", "Salesforce/wikitext", "wikitext-2-raw-v1", ("train",), False)
+_WIKITEXT_103 = replace(_WIKITEXT, name="wikitext103", config="wikitext-103-raw-v1")
+# Mikolov's words, lower-case with <unk> and N; a row is a sentence without its line break.
+_PTB = HubText(
+    *("ptb", "ptb-text-only/ptb_text_only", "penn_treebank", ("train",), False),
+    *("sentence", "\n"),
+)
+# The plain text that OpenAI evaluated GPT-2 on, as lm-eval's lambada_openai; it is a test set only.
+_LAMBADA = HubText("lambada", "EleutherAI/lambada_openai", "default", ())
 DOMAINS = {
     "tinystories": (_STORIES, ("validation",)),
     # The protocol's held-out text is the whole of it.
     "shakespeare": (_SHAKESPEARE, ("train", "validation", "test")),
     "wikitext2": (_WIKITEXT, ("test",)),
+    "wikitext103": (_WIKITEXT_103, ("test",)),
+    "ptb": (_PTB, ("test",)),
+    "lambada": (_LAMBADA, ("test",)),
 }
-"""Known without a file: each with the splits to train on, and those that are held out."""
+"""Known without a file: each with the splits to train on, if any, and those that are held out."""
 
 
 def read_sources(
@@ -295,6 +309,8 @@ def _read_source(word: str, option: str, separator: str | None, held_out: bool) 
     name, equals, place = word.partition("=")
     if not equals and name in DOMAINS:
         text, splits = DOMAINS[name]
+        if not held_out and not text.splits:
+            raise InputError(f"{option} {name}: is for evaluation only, it has no training split")
         return replace(text, splits=splits) if held_out else text
     if not equals and Path(word).exists():
         raise InputError(f"{option} {word}: give the file a name, e.g. {Path(word).stem}={word}")

@@ -161,7 +161,7 @@ def test_what_is_refused(folder: Path, tmp_path: Path):
         (["no/such/folder"], [text], "no/such/folder: there is no such folder"),
         ([model, model], [text], "--checkpoint: two are named 'dense'; name them apart"),
         ([f"={model}"], [text], "write it as FOLDER or NAME=FOLDER"),
-        ([model], ["story"], "text 'story' is unknown; known: shakespeare, tinystories"),
+        ([model], ["story"], "text 'story' is unknown; known: lambada, ptb, shakespeare"),
         ([model], [f"e={empty}"], "empty.txt: is empty"),
         ([model], [f"l={latin}"], "latin.txt: is not UTF-8 text (byte 3)"),
         ([model], [f"n={tmp_path}/n.txt"], "n.txt: there is no such file"),

@@ -29,18 +29,26 @@ def test_a_file_under_a_name(story: Path):
 
 
 def test_known_sets_have_splits_to_train_on_and_to_hold_out():
-    train = read_sources(list(DOMAINS), held_out=False)
+    learned = [name for name in DOMAINS if name != "lambada"]
+    train = read_sources(learned, held_out=False)
     held = read_sources(list(DOMAINS))
     assert [text.source for text in train if isinstance(text, HubText)] == [
         "roneneldan/TinyStories:train",
         "karpathy/tiny_shakespeare:train",
         "Salesforce/wikitext:wikitext-2-raw-v1:train",
+        "Salesforce/wikitext:wikitext-103-raw-v1:train",
+        "ptb-text-only/ptb_text_only:penn_treebank:train",
     ]
     assert [text.source for text in held] == [
         "roneneldan/TinyStories:validation",
         "karpathy/tiny_shakespeare:train:validation:test",
         "Salesforce/wikitext:wikitext-2-raw-v1:test",
+        "Salesforce/wikitext:wikitext-103-raw-v1:test",
+        "ptb-text-only/ptb_text_only:penn_treebank:test",
+        "EleutherAI/lambada_openai:default:test",
     ]
+    with pytest.raises(InputError, match="lambada: is for evaluation only"):
+        read_sources(["lambada"], held_out=False)
 
 
 def test_rows_of_the_hub_are_documents_or_lines_of_one(monkeypatch: pytest.MonkeyPatch):
@@ -60,6 +68,14 @@ def test_rows_of_the_hub_are_documents_or_lines_of_one(monkeypatch: pytest.Monke
         None,
         {"split": "validation", "streaming": True},
     )
+
+
+def test_sentences_without_line_breaks_are_lines_of_one_document(monkeypatch: pytest.MonkeyPatch):
+    rows = [{"sentence": "no it was n't"}, {"sentence": "<unk> said N"}]
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: iter(rows))
+    (text,) = read_sources(["ptb"])
+    (piece,) = text.pieces()
+    assert (piece.text, piece.ends_document) == ("no it was n't\n<unk> said N\n", True)
 
 
 def test_a_dataset_that_is_a_script_is_read_as_the_hub_keeps_it(monkeypatch: pytest.MonkeyPatch):
