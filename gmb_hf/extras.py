@@ -18,6 +18,7 @@ EXTRAS = {
     "accelerate": "train",
     "sentence_transformers": "encoders",
     "gradio": "apps",
+    "lm_eval": "benchmarks",
     "tensorboard": "tensorboard",
     "trackio": "trackio",
     "wandb": "wandb",

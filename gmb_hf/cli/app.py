@@ -33,6 +33,7 @@ _COMMANDS: dict[str, tuple[str, str | None]] = {
     "audit": ("audit.audit", None),
     "monitor": ("monitor.monitor", None),
     "heldout": ("heldout.heldout", "heldout.HeldoutCommand"),
+    "benchmark": ("benchmark.benchmark", "benchmark.BenchmarkCommand"),
     "generalization": ("sequential.generalization", None),
 }
 # Name -> its commands, and what they are about.

@@ -334,7 +334,7 @@ def evaluate_heldout(
     models: dict[str, dict[str, Any]] = {}
     tallies: dict[str, Tally] = {}
     baselines: dict[str, list[int]] = {}
-    for name, place in _named(checkpoints).items():
+    for name, place in named_checkpoints(checkpoints).items():
         model, tokenizer, training_text, identity = load_checkpoint(place)
         longest = getattr(model.config, "max_position_embeddings", None)
         if longest is None:
@@ -415,7 +415,8 @@ def _lowest(found: Heldout) -> list[str]:
     return said
 
 
-def _named(checkpoints: Sequence[str]) -> dict[str, str]:
+def named_checkpoints(checkpoints: Sequence[str]) -> dict[str, str]:
+    """Name -> place, from `[NAME=]FOLDER`; `InputError` for none, or a name twice."""
     if not checkpoints:
         raise InputError("--checkpoint: no checkpoint is given; name the folder of a saved model")
     pairs = []
