@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from synthetic import synthetic_runlog
 
 from gmb_hf.benchmark.results import Results
 from gmb_hf.runs.runlog import RunLog
+from gmb_hf.tasks.shards import read_shard
 
 ROOT = Path(__file__).resolve().parents[2]
 JUDGING = ("--metric=test_acc", "--score=embedding_gini", *DESIGN)
@@ -154,3 +156,75 @@ def test_a_script_for_each_kind(kind: str):
         [sys.executable, script, "--help"], capture_output=True, text=True, check=True
     ).stdout
     assert f"build {kind} [OPTIONS]" in shown
+
+
+def test_held_out_text_as_shards(tmp_path: Path):
+    text = tmp_path / "tales.txt"
+    text.write_text("ab\n<|endoftext|>\ncde\n")
+    words = ("data", "export", "--text", text, "--tokenizer", "byte", "--block", 2)
+    done = gmb(*words, "--out", tmp_path / "out")
+    assert done.code == 0, done
+    shard = read_shard(tmp_path / "out" / "tales.bin")
+    end = 1  # of ByT5's vocabulary, in which byte b is the token b + 3
+    assert shard.tolist() == [end, *(b + 3 for b in b"ab"), end, *(b + 3 for b in b"cde"), end]
+    note = json.loads((tmp_path / "out" / "tales.json").read_text())
+    assert (note["tokens"], note["bytes"], note["documents"]) == (8, 5, 2)
+    assert note["tokenizer"] == "byte"
+    # the protocol's B = floor(8 / 2) - 1
+    assert done.out.split("B\n")[1].split()[:6] == ["tales.bin", "8", "5", "2", "0.62", "3"]
+
+
+def test_a_tokenizer_of_the_text_at_hand(tmp_path: Path):
+    from gmb_hf.language.data import load_tokenizer
+
+    text = tmp_path / "tales.txt"
+    text.write_text("once upon a time there was a cat\n" * 40, encoding="utf-8")
+    for name in ("one", "two"):
+        words = ("data", "tokenizer", "--text", text, "--vocabulary", 300)
+        assert gmb(*words, "--out", tmp_path / name).code == 0
+    held = [(tmp_path / name / "tokenizer.json").read_bytes() for name in ("one", "two")]
+    assert held[0] == held[1]
+    tokenizer = load_tokenizer(tmp_path / "one")
+    assert 257 < len(tokenizer) <= 300
+    for said in ("once upon a time", "Größe 東京 <|endoftext|>"):
+        ids = tokenizer(said, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        assert tokenizer.decode(ids) == said
+    assert "is there already" in refused(*words, "--out", tmp_path / "one")
+    words = ("data", "tokenizer", "--text", text, "--vocabulary", 256, "--out", tmp_path / "no")
+    assert "at least 257 tokens" in refused(*words)
+    # the preset gpt2 with it: a new model of its vocabulary
+    words = ("model", "create", "--preset", "gpt2", "--tokenizer", tmp_path / "one")
+    assert gmb(*words, "--out", tmp_path / "model").code == 0
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert config["vocab_size"] == len(tokenizer)
+
+
+def test_models_of_the_first_step(tmp_path: Path):
+    sizes = {}
+    for preset in ("grokking", "formal"):
+        out = tmp_path / preset
+        assert gmb("model", "create", "--preset", preset, "--out", out).code == 0
+        sizes[preset] = json.loads((out / "config.json").read_text())
+    for one, block in ((sizes["grokking"], 8), (sizes["formal"], 24)):
+        assert (one["vocab_size"], one["max_position_embeddings"]) == (101, block)
+        assert (one["num_hidden_layers"], one["hidden_size"]) == (2, 128)
+    model = ("model", "create", "--out", tmp_path / "new")
+    for words, message in [
+        ((*model, "--preset", "groking"), "Did you mean 'grokking'?"),
+        ((*model, "--preset", "formal", "--prime", 97), "--prime is of the preset grokking"),
+        ((*model, "--preset", "grokking", "--tokenizer", "byte"), "--tokenizer is of the preset"),
+        ((*model, "--preset", "grokking", "--prime", 8), "prime must be a prime number, got 8"),
+        ((*model, "--preset", "grokking", "--variant", "bandet-4"), "banded"),
+        (("model", "create", "--preset", "formal", "--out", out), "is there already"),
+    ]:
+        assert message in refused(*words)
+    assert not (tmp_path / "new").exists()
+    for words, message in [
+        ((), "say what to export: --task NAME, or --text FILE"),
+        (("--task", "parity_8", "--tokenizer", "byte"), "--tokenizer is for --text"),
+        (("--text", "none=none.txt"), "none.txt: there is no such file"),
+        (("--text", f"a/b={ROOT}/setup.cfg", "--tokenizer", "byte"), "'a/b' is no file name"),
+        (("--text", "wikitext"), "Did you mean 'wikitext2'?"),
+        (("--text", f"a={ROOT}/setup.cfg", "--block", 0), "--block must be a whole number"),
+    ]:
+        assert message in refused("data", "export", *words, "--out", tmp_path / "shards")

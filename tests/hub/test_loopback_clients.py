@@ -6,6 +6,9 @@ what the Hub checks, is not shown by this. Spaces and `evaluate` are in tests/me
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 import yaml
@@ -70,6 +73,36 @@ def test_loopback_protocol_stub_datasets(hub: Hub) -> None:
     assert header["gmb_fingerprint"] == {"one": {"item_count": 8}}
     assert [config["config_name"] for config in header["configs"]] == ["one", "two"]
     assert hub.unknown == []
+
+
+def test_loopback_protocol_stub_held_out_domains(hub: Hub, commands: Terminal) -> None:
+    from gmb_hf.language.config import language_preset
+    from gmb_hf.language.data import load_tokenizer
+    from gmb_hf.language.train import model_shape, save_checkpoint
+    from gmb_hf.training.ensemble import seeded_model
+
+    words = load_tokenizer("byte")
+    model = seeded_model(model_shape(language_preset("smoke"), words), 0)
+    place = save_checkpoint(Path("model"), model, words, {"byte_counts": [1] * 256, "texts": []})
+    sets = {
+        "ptb": ("ptb-text-only/ptb_text_only", "penn_treebank", "sentence"),
+        "wikitext103": ("Salesforce/wikitext", "wikitext-103-raw-v1", "text"),
+        "lambada": ("EleutherAI/lambada_openai", "default", "text"),
+    }
+    hub.orgs |= {repository.split("/")[0] for repository, _, _ in sets.values()}
+    for repository, config, column in sets.values():
+        lines = Dataset.from_dict({column: ["once upon a time", "it was so"]})
+        lines.push_to_hub(repository, config, split="test")
+    gmb("heldout", "--checkpoint", str(place), "--domain", *sets, "--out", "out", "--no-figures")
+    found = json.loads(Path("out/heldout.json").read_text())["texts"]
+    assert {name: (one["documents"], one["bytes"]) for name, one in found.items()} == {
+        "ptb": (1, 16 + 9 + 2),
+        "wikitext103": (1, 16 + 9),
+        "lambada": (2, 16 + 9),
+    }
+    table = Path("out/domains_perplexity.md").read_text().splitlines()
+    assert table[0].startswith("| domain | model |")
+    assert [line.split("|")[1].strip() for line in table[2:5]] == list(sets)
 
 
 def test_loopback_protocol_stub_models(hub: Hub) -> None:
