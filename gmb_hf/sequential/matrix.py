@@ -282,6 +282,26 @@ def retention_numbers(values: NDArray[np.float64], *, higher_is_better: bool) ->
     )
 
 
+def phase_increases(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The protocol's forgetting: what a phase adds to the measure of each task learned before it.
+
+    Args:
+        values: [S, P + 1, P] as of `retention_numbers`; of a loss an increase is forgetting.
+
+    Returns:
+        [S, P, P]: phase k + 1 less phase k, at [k, task]; NaN for tasks that were not yet trained.
+        Of one task they sum up to its backward transfer.
+
+    >>> import numpy as np
+    >>> after = [[4.0, 4.0, 4.0], [0.0, 5.0, 4.0], [1.0, 0.0, 4.0], [3.0, 0.5, 0.0]]
+    >>> phase_increases(np.array([after]))[0, 1:, 0].tolist()  # phases 2 and 3, the first task
+    [1.0, 2.0]
+    """
+    steps = np.diff(values, axis=1)
+    phases, tasks = np.indices(steps.shape[1:])
+    return np.where(phases > tasks, steps, np.nan)
+
+
 def retention_of(matrix: RetentionMatrix, measure: str) -> Retention:
     """The numbers of a matrix's "accuracy" or "loss", over the tasks that were trained."""
     trained = getattr(matrix, measure)[:, :, matrix.trained_columns]

@@ -24,6 +24,7 @@ from gmb_hf.sequential.matrix import (
     QUANTITIES,
     RetentionMatrix,
     check_equal_designs,
+    phase_increases,
     quantities,
     retention_of,
 )
@@ -81,6 +82,20 @@ class TaskSummary(Record):
 
 
 @dataclass(frozen=True)
+class PhaseIncrease(Record):
+    """How much higher the numbers of a learned task are after a phase than before it, over seeds.
+
+    The phase is trained on another task, `trained_on`; an increase of the loss is forgetting.
+    """
+
+    phase: int
+    trained_on: str
+    task: str
+    loss: stats.OverSeeds
+    accuracy: stats.OverSeeds
+
+
+@dataclass(frozen=True)
 class VariantSummary(Record):
     """One variant.
 
@@ -89,12 +104,14 @@ class VariantSummary(Record):
         quantities: each of `QUANTITIES`; None where there is only one phase.
         tasks: per measure and trained task, in the order of training.
         matrix: every cell, by phase and task.
+        increases: from each phase to the next, of the tasks learned before, by task and phase.
     """
 
     seeds: tuple[int, ...]
     quantities: dict[str, stats.OverSeeds | None]
     tasks: tuple[TaskSummary, ...]
     matrix: tuple[MatrixCell, ...]
+    increases: tuple[PhaseIncrease, ...] = ()
 
     def cell(self, phase: int, task: str) -> MatrixCell:
         """The cell of a task after a phase."""
@@ -193,7 +210,18 @@ def _variant(matrix: RetentionMatrix) -> VariantSummary:
         name: None if values is None else over(values)
         for name, values in quantities(matrix).items()
     }
-    return VariantSummary(matrix.seeds, by_quantity, tuple(tasks), cells)
+    loss, accuracy = (
+        phase_increases(getattr(matrix, measure)[:, :, matrix.trained_columns])
+        for measure in ("loss", "accuracy")
+    )
+    increases = tuple(
+        PhaseIncrease(
+            k + 1, matrix.trained_on[k], task, over(loss[:, k, j]), over(accuracy[:, k, j])
+        )
+        for j, task in enumerate(matrix.trained_on)
+        for k in range(j + 1, last + 1)
+    )
+    return VariantSummary(matrix.seeds, by_quantity, tuple(tasks), cells, increases)
 
 
 def _test(pairs: list[stats.Difference]) -> str | None:
@@ -278,6 +306,7 @@ def retention_tables(summary: RetentionSummary) -> list[Table]:
         full_matrix(summary),
         by_quantity(summary),
         by_task(summary),
+        *([by_phase(summary)] if len(summary.trained_on) > 1 else []),
         *([comparison(summary)] if summary.differences else []),
     ]
     return [replace(table, notes=(*summary.notes, *table.notes)) for table in made]
@@ -337,6 +366,26 @@ def by_task(summary: RetentionSummary) -> Table:
         for task in variant.tasks
     ]
     return Table(columns, rows, "retention_by_task", "Learning and forgetting, task by task")
+
+
+def by_phase(summary: RetentionSummary) -> Table:
+    """The protocol's forgetting from each phase to the next, beside the best less the last."""
+    columns = [Column("variant"), Column("task"), Column("phase", str), Column("trained_on")]
+    columns += [Column(name, show_mean) for name in ("loss_increase", "accuracy_increase")]
+    columns += [Column(f"forgetting_{measure}", show_mean) for measure in ("loss", "accuracy")]
+    rows = []
+    for name, variant in summary.variants.items():
+        best = {(one.task, one.measure): one.forgetting for one in variant.tasks}
+        for one in variant.increases:
+            row = [name, one.task, one.phase, one.trained_on, mean(one.loss), mean(one.accuracy)]
+            # best less last is of the whole sequence, so it stands at the task's last phase
+            at_end = one.phase == len(summary.trained_on)
+            rows.append([*row, *(mean(best[one.task, of]) if at_end else "" for of in _BOTH)])
+    said = "Forgetting from each phase to the next; at the end, the best before it less the last"
+    return Table(columns, rows, "forgetting_by_phase", said)
+
+
+_BOTH = ("loss", "accuracy")
 
 
 def comparison(summary: RetentionSummary) -> Table:

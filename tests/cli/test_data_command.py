@@ -166,12 +166,12 @@ def test_held_out_text_as_shards(tmp_path: Path):
     assert done.code == 0, done
     shard = read_shard(tmp_path / "out" / "tales.bin")
     end = 1  # of ByT5's vocabulary, in which byte b is the token b + 3
-    assert shard.tolist() == [end, *(b + 3 for b in b"ab"), end, *(b + 3 for b in b"cde"), end]
+    assert shard.tolist() == [end, *(b + 3 for b in b"ab"), end, *(b + 3 for b in b"cde\n"), end]
     note = json.loads((tmp_path / "out" / "tales.json").read_text())
-    assert (note["tokens"], note["bytes"], note["documents"]) == (8, 5, 2)
+    assert (note["tokens"], note["bytes"], note["documents"]) == (9, 6, 2)
     assert note["tokenizer"] == "byte"
-    # the protocol's B = floor(8 / 2) - 1
-    assert done.out.split("B\n")[1].split()[:6] == ["tales.bin", "8", "5", "2", "0.62", "3"]
+    # the protocol's B = floor(9 / 2) - 1
+    assert done.out.split("B\n")[1].split()[:6] == ["tales.bin", "9", "6", "2", "0.67", "3"]
 
 
 def test_a_tokenizer_of_the_text_at_hand(tmp_path: Path):

@@ -14,9 +14,9 @@ from scipy import stats
 
 from gmb_hf.errors import InputError
 from gmb_hf.files import write_json
-from gmb_hf.sequential.matrix import QUANTITIES, quantities
+from gmb_hf.sequential.matrix import QUANTITIES, RetentionMatrix, phase_increases, quantities
 from gmb_hf.sequential.matrix import retention_numbers as retention
-from gmb_hf.sequential.summary import chance_level, comparison, summarize
+from gmb_hf.sequential.summary import chance_level, comparison, retention_tables, summarize
 from gmb_hf.stats import difference, differences, over_seeds
 from gmb_hf.tasks.registry import get_task, task_names
 
@@ -134,7 +134,7 @@ def test_the_file_holds_what_it_promises(tmp_path: Path) -> None:
     assert data["chance"]["add"]["loss"] == pytest.approx(np.log(97))
     assert data["notes"][0] == "a note"
     dense = data["variants"]["dense"]
-    assert list(dense) == ["seeds", "quantities", "tasks", "matrix"]
+    assert list(dense) == ["seeds", "quantities", "tasks", "matrix", "increases"]
     assert list(dense["quantities"]) == list(QUANTITIES)
     assert list(dense["quantities"]["average_loss"]) == [
         "mean", "std", "min", "max", "n_seeds", "t_low", "t_high", "bootstrap_low",
@@ -173,3 +173,24 @@ def test_chance_is_a_uniform_guess_among_the_answers(name: str) -> None:
     answers = 97 if name.endswith("p97") else 2
     found = chance_level(get_task(name))
     assert (found.loss, found.accuracy) == (pytest.approx(np.log(answers)), 1 / answers)
+
+
+def test_forgetting_from_each_phase_to_the_next_by_hand():
+    after = np.array(
+        [[[4.0, 4.0, 4.0], [0.5, 5.0, 4.0], [1.5, 0.25, 4.0], [1.0, 2.25, 0.0]]] * 2
+    )  # two equal seeds
+    steps = phase_increases(after)
+    assert steps[:, 1:, 0].tolist() == [[1.0, -0.5]] * 2
+    assert steps[:, 2, 1].tolist() == [2.0, 2.0]
+    assert np.isnan(steps[:, 0]).all()
+    assert np.isnan(steps[:, :, 2]).all(), "nothing comes after the last task"
+    backward = retention(after, higher_is_better=False).backward_transfer
+    assert np.nansum(steps, axis=1)[:, :-1].tolist() == backward.tolist()
+    matrix = RetentionMatrix("v", (0, 1), ("a", "b", "c"), ("a", "b", "c"), after, after / 5)
+    summary = summarize({"v": matrix})
+    found = {(one.task, one.phase): one for one in summary.variants["v"].increases}
+    assert list(found) == [("a", 2), ("a", 3), ("b", 3)]
+    assert found["a", 2].loss.mean == 1.0
+    assert (found["b", 3].trained_on, found["b", 3].loss.values) == ("c", (2.0, 2.0))
+    (table,) = (one for one in retention_tables(summary) if one.name == "forgetting_by_phase")
+    assert [row[6] for row in table.rows] == ["", 0.5, 2.0], "best less last, at the end only"
