@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gmb_hf.errors import InputError
-from gmb_hf.files import write_json
+from gmb_hf.files import write_json, write_text
 from gmb_hf.scaling.fit import (
     Cell,
     Points,
@@ -25,6 +25,7 @@ from gmb_hf.scaling.fit import (
     law_array,
     read_cells,
 )
+from gmb_hf.scaling.report import scaling_report
 
 SIZES, TOKENS = (900, 2500, 6000, 15_000, 40_000), (40_000, 120_000, 360_000, 1_080_000)
 TRUE = {"A": 6.0, "B": 30.0, "E": 0.82, "alpha": 0.45, "beta": 0.4}
@@ -145,6 +146,20 @@ def test_equal_variants_are_not_told_apart_and_different_ones_are():
     assert "beta" in pair.told_apart
     assert pair.numbers["beta"].value == pytest.approx(0.1, abs=0.05)
     assert "beta is larger by" in pair.sentence
+
+
+def test_tables_and_card_hold_the_comparison(tmp_path: Path):
+    cells = [*grid(noise=0.003), *grid(variant="banded-8", noise=0.003, draw=1)]
+    for one in cells:
+        write_json(tmp_path / "cells" / f"{one.name}.json", one.to_dict())
+    write_text(tmp_path / "scaling.yaml", "source: {seed: 0}\n")
+    fit, files = scaling_report(tmp_path, draws=20, figures=False)
+    names = {path.relative_to(tmp_path / "fit").as_posix() for path in files}
+    assert {"report.html", "README.md", "fit.json", "tables/comparison.csv"} <= names
+    card = (tmp_path / "fit" / "README.md").read_text(encoding="utf-8")
+    assert "banded-8 against dense" in card
+    assert "exact floor of the source is 0.8200 nats" in card
+    assert fit.comparisons[0].cells == 40
 
 
 def test_the_same_losses_differ_by_nothing():
