@@ -345,59 +345,50 @@ class Questions:
 
         An answer is right if its token alone scores highest.
         """
-        models, parts = len(weights[EMBEDDING]), []
-        for start in range(0, len(self), ROWS_AT_ONCE):
-            part = slice(start, start + ROWS_AT_ONCE)
-            with torch.no_grad():
-                parts.append(self._part(weights, shape, part, models))
-        losses, right = (np.concatenate(side, axis=1) for side in zip(*parts, strict=True))
-        return losses, right if self.bayes_accuracy is not None else None
+        like, positions = weights[EMBEDDING], self._positions
+        models, words = like.shape[:2]
 
-    def _part(
-        self, weights: Mapping[str, Tensor], shape: Any, part: slice, models: int
-    ) -> tuple[Floats, Floats]:
-        like = weights[EMBEDDING]
-        if self._prompt.rule == REAL:
-            values = vectors(self._x[part], self._y[part]).to(like)
-            answers = torch.from_numpy(self._y[part]).to(like)
-            given = (values.expand(models, -1, -1, -1), self._positions)
-            forward = VectorForward(
-                shape, *given, answers.expand(models, -1, -1), like.shape[1] - 2
-            )
-            losses = forward.errors(weights) / (like.shape[1] - 2)
-            right = torch.zeros_like(losses)
-        else:
-            rows = torch.from_numpy(self.rows[part]).to(like.device)[None]
-            tree = unshared_tree(rows, self._positions, vocab_size=like.shape[1], dtype=like.dtype)
-            logits, _ = RowForward(shape, tree, models).logits(weights)
-            score = logits.gather(-1, tree.answers.expand(models, -1).unsqueeze(-1))
-            losses = logits.logsumexp(-1) - score.squeeze(-1)
-            right = (logits >= score).sum(-1) == 1
-        both = (found.double().cpu().numpy() for found in (losses, right))
-        losses_at, right_at = (found.reshape(models, -1, len(self._positions)) for found in both)
-        return losses_at, right_at
+        def answered(part: slice) -> tuple[Tensor, Tensor]:
+            if self._prompt.rule == REAL:
+                x, y = vectors(self._x[part], self._y[part]).to(like), self._y[part]
+                values, answers = x.expand(models, -1, -1, -1), torch.from_numpy(y).to(like)
+                given = (values, positions, answers.expand(models, -1, -1), words - 2)
+                losses = VectorForward(shape, *given).errors(weights) / (words - 2)
+                right = torch.zeros_like(losses)
+            else:
+                rows = torch.from_numpy(self.rows[part]).to(like.device)[None]
+                tree = unshared_tree(rows, positions, vocab_size=words, dtype=like.dtype)
+                logits, _ = RowForward(shape, tree, models).logits(weights)
+                losses, right = scored(logits, tree.answers.expand(models, -1))
+            return losses.view(models, -1, len(positions)), right.view(models, -1, len(positions))
+
+        return self._in_parts(answered)
 
     def model_outcomes(self, model: GrokkingTransformerForCausalLM) -> tuple[Floats, Floats | None]:
         """As `outcomes` of one model, [1, E, P], through its own forward."""
-        places = torch.tensor(self._positions)
-        parts = []
+        places, table = torch.tensor(self._positions), model.get_input_embeddings().weight
+
+        def answered(part: slice) -> tuple[Tensor, Tensor]:
+            if self._prompt.rule == REAL:
+                values = vectors(self._x[part], self._y[part])[0].to(table)
+                found = model(inputs_embeds=values @ table).logits[:, places, -2]
+                errors = (found - torch.from_numpy(self._y[part]).to(found)).square()
+                return errors[None] / (len(table) - 2), torch.zeros_like(errors)[None]
+            rows = torch.from_numpy(self.rows[part]).to(model.device)
+            losses, right = scored(model(rows[:, :-1]).logits[:, places], rows[:, places + 1])
+            return losses[None], right[None]
+
+        return self._in_parts(answered)
+
+    def _in_parts(
+        self, answered: Callable[[slice], tuple[Tensor, Tensor]]
+    ) -> tuple[Floats, Floats | None]:
+        """What a call finds of some rows at a time, of all of them."""
         with torch.no_grad():
-            for start in range(0, len(self), ROWS_AT_ONCE):
-                part = slice(start, start + ROWS_AT_ONCE)
-                if self._prompt.rule == REAL:
-                    table = model.get_input_embeddings().weight
-                    values = vectors(self._x[part], self._y[part])[0].to(table)
-                    found = model(inputs_embeds=values @ table).logits[:, places, -2]
-                    errors = (found - torch.from_numpy(self._y[part]).to(found)).square()
-                    parts.append((errors / (len(table) - 2), torch.zeros_like(errors)))
-                    continue
-                rows = torch.from_numpy(self.rows[part]).to(model.device)
-                logits = model(rows[:, :-1]).logits[:, places]
-                score = logits.gather(-1, rows[:, places + 1].unsqueeze(-1))
-                losses = logits.logsumexp(-1) - score.squeeze(-1)
-                parts.append((losses, (logits >= score).sum(-1) == 1))
+            starts = range(0, len(self), ROWS_AT_ONCE)
+            parts = [answered(slice(start, start + ROWS_AT_ONCE)) for start in starts]
         losses, right = (
-            torch.cat(side).double().cpu().numpy()[None] for side in zip(*parts, strict=True)
+            torch.cat(side, dim=1).double().cpu().numpy() for side in zip(*parts, strict=True)
         )
         return losses, right if self.bayes_accuracy is not None else None
 
@@ -442,6 +433,12 @@ class Questions:
             before = np.take_along_axis(losses, self.first[None], axis=2)
             found["induction_score"] = (losses - before)[:, self.repeated].mean(axis=1)
         return found
+
+
+def scored(logits: Tensor, answers: Tensor) -> tuple[Tensor, Tensor]:
+    """Losses in nats and whether the answers alone score highest, of logits [..., V]."""
+    score = logits.gather(-1, answers.unsqueeze(-1))
+    return logits.logsumexp(-1) - score.squeeze(-1), (logits >= score).sum(-1) == 1
 
 
 def vectors(x: Floats, y: Floats) -> Tensor:
@@ -572,8 +569,7 @@ class Stream:
         """Few-shot accuracy on the rows that are about to be trained on, [S]."""
         assert self._forward is not None
         assert isinstance(self._task, InContextTask)
-        score = logits.gather(-1, self._forward.answers.unsqueeze(-1))
-        right = ((logits >= score).sum(-1) == 1).cpu().numpy().astype(np.float64)
+        right = scored(logits, self._forward.answers)[1].cpu().numpy().astype(np.float64)
         found = []
         for place, rows in enumerate(self.drawn):
             certain = self._task.bayes(rows).max(axis=2) == 1

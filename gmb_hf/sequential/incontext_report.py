@@ -11,6 +11,7 @@ that they share.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -162,11 +163,13 @@ def icl_report(
         if k < 0:
             raise InputError(f"--k {k}: examples are counted from 0")
         check_block(k, prompt.tokens, f"prompts of {prompt.examples} examples in {folders[0]}")
+    names = [run.path.resolve().name for run in runs]
+    if repeated(names) is not None:
+        names = [str(run.path) for run in runs]
     groups: dict[str, tuple[InContextFolder, list[dict[str, Any]]]] = {}
-    for run in runs:
+    for run, shown in zip(runs, names, strict=True):
         for name, found in run.results().items():
-            label = name if len(runs) == 1 else f"{name} ({run.path.resolve().name})"
-            groups[label] = (run, found)
+            groups[name if len(runs) == 1 else f"{name} ({shown})"] = (run, found)
     if not groups:
         raise InputError(f"{folders[0]}: no seed has finished; train with gmb icl run")
     notes = [
@@ -175,6 +178,10 @@ def icl_report(
         for name, (_, found) in groups.items()
         if (lost := [seed for one in found for seed in one["diverged"]])
     ]
+    for run, config in zip(runs[1:], configs[1:], strict=True):
+        difference = first_difference(configs[0].design(), config.design())
+        if difference:
+            notes.append(f"designs of {runs[0].path} and {run.path} differ: {difference}")
     logs = {name: run.logs(found[0]["variant"]) for name, (run, found) in groups.items()}
     variants = {
         name: probe
@@ -200,9 +207,7 @@ def icl_report(
                 saved = style.save_figure(figure, target / "figures" / name)
                 drawn[name] = next(path for path in saved if path.suffix == ".png")
                 files += saved
-    following = (
-        f"gmb icl eval {runs[0].path}/models/{next(iter(groups.values()))[1][0]['variant']}/seed_0"
-    )
+    following = shlex.join(_following(runs[0].path))
     facts = [("task", summary.task), ("design", configs[0].hash()), *_versions(groups)]
     page = Sheet(
         "GMB in-context probes",
@@ -216,6 +221,14 @@ def icl_report(
     text = _markdown(page, drawn)
     first = (write_text(target / "report.md", text), page.write(target / "report.html"))
     return InContextReport(summary, (*first, *files))
+
+
+def _following(folder: Path) -> list[str]:
+    """What to type next: a look at a model of the folder, or at its table."""
+    model = next(iter(sorted(folder.glob("models/*/seed_*"))), None)
+    if model is None:
+        return ["cat", str(folder / "tables" / "by_examples.md")]
+    return ["gmb", "icl", "eval", str(model)]
 
 
 _CAPTIONS = {
@@ -672,8 +685,4 @@ def run_icl(
     with shown as bar:
         launch.train_groups(groups, bar, jobs=jobs)
     made = icl_report([folder.path], folder.path, figures=figures)
-    first = folder.model(variants[0].name, seeds[0])
-    following = ["gmb", "icl", "report", str(folder.path)]
-    if first.exists():
-        following[2:] = ["eval", str(first)]
-    return InContextResult(made, notes, following)
+    return InContextResult(made, notes, _following(folder.path))
