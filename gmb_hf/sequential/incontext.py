@@ -185,7 +185,7 @@ class StreamTraining(TrainingSettings):
     checkpoint_every: Size = 100
     lr: Annotated[float, not_negative] = 2e-3
     weight_decay: Annotated[float, not_negative] = 0.1
-    seeds_at_once: Size = 5
+    seeds_at_once: Size = 3
     batch: Size = 128
     warmup: Annotated[int, not_negative] = 100
     cooldown: Annotated[float, partial(fraction, closed=True)] = 0.25
@@ -252,7 +252,7 @@ def quick(rule: str) -> InContextConfig:
     prompt = PromptSettings(rule=rule)
     if rule == "linear":
         prompt = PromptSettings(rule=rule, examples=6)
-        training = training.replace(steps=3600, checkpoint_every=100, different=0.5, first_values=4)
+        training = training.replace(steps=4200, checkpoint_every=100, different=0.5, first_values=4)
     elif rule == REAL:
         training = training.replace(steps=3000, checkpoint_every=100)
     return InContextConfig(preset="quick", prompt=prompt, model=model, training=training)
