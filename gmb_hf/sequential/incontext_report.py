@@ -225,10 +225,12 @@ def icl_report(
 
 def _following(folder: Path) -> list[str]:
     """What to type next: a look at a model of the folder, or at its table."""
-    model = next(iter(sorted(folder.glob("models/*/seed_*"))), None)
-    if model is None:
+    models = sorted(
+        folder.glob("models/*/seed_*"), key=lambda path: (path.parent.name != DENSE, path)
+    )
+    if not models:
         return ["cat", str(folder / "tables" / "by_examples.md")]
-    return ["gmb", "icl", "eval", str(model)]
+    return ["gmb", "icl", "eval", str(models[0])]
 
 
 _CAPTIONS = {
