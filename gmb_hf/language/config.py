@@ -170,8 +170,8 @@ def gpt2() -> LanguageConfig:
     """The published run's model: GPT-2's tokens, 7.3M parameters, 82M tokens seen.
 
     Untried with the tokenizer `gpt2`, since the Hub was out of reach where it was written; with one
-    trained by `gmb data tokenizer` (1,024 tokens) it was run for 20 updates. Published are the model's size and the number of tokens; the size of a batch and the learning
-    rate are ours.
+    trained by `gmb data tokenizer` (1,024 tokens) it was run for 20 updates. Published are the
+    model's size and the number of tokens; the size of a batch and the learning rate are ours.
     """
     training = LanguageTraining(
         steps=5000, checkpoint_every=250, batch=64, lr=1e-3, warmup=200, measured_blocks=256
