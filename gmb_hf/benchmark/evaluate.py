@@ -72,7 +72,8 @@ def evaluate_lock(
         lock_path: where the lock lies, for the record; where it was read from by default.
         transfer: whether the runs may be of another system than the lock's, though seen at the same
             cadence. What explore runs promise does not hold there, so that a budget of runs is met
-            only if these runs show it, and what is supported is so of their system alone.
+            only if these runs show it, and what is supported is so of their system alone. Scores
+            whose columns these runs lack are left out, with a note.
         on_done: called with each score's name when it has been measured.
 
     Raises:
@@ -83,20 +84,23 @@ def evaluate_lock(
     if lock_path is None and lock.path is not None:
         lock_path = str(lock.path)
     prepared = replace(prepare(runs, lock), transferred=transfer)
+    prepared, left_out = _measurable(prepared) if transfer else (prepared, ())
     log = prepared.log
     # The cadence is measured, not claimed.
     said = {**statements_of(log), "checkpoint_every_steps": [log.panel("step").cadence()]}
     notes = lock.check_evaluation(
         log.runs,
         log.seeds,
-        hashes=log.run_hashes(lock.columns),
+        hashes=log.run_hashes([name for name in lock.columns if name in log.observables])
+        if left_out
+        else log.run_hashes(lock.columns),
         fingerprint=log.fingerprint(),
         declared=said,
         candidates=[entry.name for entry in prepared.entries],
         transfer=transfer,
     )
     if transfer:
-        notes = (_transfer_note(lock.design, said), *notes)
+        notes = (_transfer_note(lock.design, said), *left_out, *notes)
     look = next_look(lock, log)
     evaluation = _evaluate(
         prepared,
@@ -108,6 +112,26 @@ def evaluate_lock(
     )
     look.keep()
     return evaluation
+
+
+def _measurable(prepared: Prepared) -> tuple[Prepared, tuple[str, ...]]:
+    """Without the scores whose columns the runs lack, and a note that names these.
+
+    Runs of another system may lack what its task has no use for. An operator there would have no
+    such score.
+    """
+    have = {*prepared.log.observables}
+    lacking = {
+        entry.name: [name for name in entry.indicator.needs if name not in have]
+        for entry in prepared.entries
+    }
+    kept = tuple(entry for entry in prepared.entries if not lacking[entry.name])
+    gone = {name: columns for name, columns in lacking.items() if columns}
+    if not gone or not kept:  # where nothing is left, the error names the column
+        return prepared, ()
+    listed = "; ".join(f"{name} (needs {', '.join(needs)})" for name, needs in gone.items())
+    note = f"{len(gone)} locked scores were not judged, because these runs lack columns: {listed}"
+    return replace(prepared, entries=kept), (note,)
 
 
 def evaluate_runs(
