@@ -83,24 +83,27 @@ def evaluate_lock(
     lock = lock if isinstance(lock, Lock) else Lock.read(lock)
     if lock_path is None and lock.path is not None:
         lock_path = str(lock.path)
-    prepared = replace(prepare(runs, lock), transferred=transfer)
-    prepared, left_out = _measurable(prepared) if transfer else (prepared, ())
+    lacking: dict[str, list[str]] = {}
+    if transfer and not isinstance(runs, Prepared):
+        runs = runs if isinstance(runs, RunLog) else RunLog.read(runs)
+        lacking = _lacking(lock, runs)
+    prepared = replace(prepare(runs, lock, leave_out=lacking), transferred=transfer)
     log = prepared.log
+    columns = [name for name in lock.columns if not lacking or name in log.observables]
     # The cadence is measured, not claimed.
     said = {**statements_of(log), "checkpoint_every_steps": [log.panel("step").cadence()]}
     notes = lock.check_evaluation(
         log.runs,
         log.seeds,
-        hashes=log.run_hashes([name for name in lock.columns if name in log.observables])
-        if left_out
-        else log.run_hashes(lock.columns),
+        hashes=log.run_hashes(columns),
         fingerprint=log.fingerprint(),
         declared=said,
         candidates=[entry.name for entry in prepared.entries],
         transfer=transfer,
     )
     if transfer:
-        notes = (_transfer_note(lock.design, said), *left_out, *notes)
+        said_lacking = [_lacking_note(lacking)] if lacking else []
+        notes = (_transfer_note(lock.design, said), *said_lacking, *notes)
     look = next_look(lock, log)
     evaluation = _evaluate(
         prepared,
@@ -114,24 +117,26 @@ def evaluate_lock(
     return evaluation
 
 
-def _measurable(prepared: Prepared) -> tuple[Prepared, tuple[str, ...]]:
-    """Without the scores whose columns the runs lack, and a note that names these.
+def _lacking(lock: Lock, log: RunLog) -> dict[str, list[str]]:
+    """The locked scores that cannot be measured on a log, and the columns that they lack there.
 
     Runs of another system may lack what its task has no use for. An operator there would have no
-    such score.
+    such score. Empty where no score is left: the error that follows names the column.
     """
-    have = {*prepared.log.observables}
-    lacking = {
-        entry.name: [name for name in entry.indicator.needs if name not in have]
-        for entry in prepared.entries
-    }
-    kept = tuple(entry for entry in prepared.entries if not lacking[entry.name])
-    gone = {name: columns for name, columns in lacking.items() if columns}
-    if not gone or not kept:  # where nothing is left, the error names the column
-        return prepared, ()
-    listed = "; ".join(f"{name} (needs {', '.join(needs)})" for name, needs in gone.items())
-    note = f"{len(gone)} locked scores were not judged, because these runs lack columns: {listed}"
-    return replace(prepared, entries=kept), (note,)
+    needs = {name: item.needs for name, item in lock.x_lock.candidates.items()}
+    have = {*log.observables}
+    lacking = {name: [one for one in of if one not in have] for name, of in needs.items()}
+    found = {name: columns for name, columns in lacking.items() if columns}
+    return found if len(found) < len(needs) else {}
+
+
+def _lacking_note(lacking: Mapping[str, Sequence[str]]) -> str:
+    listed = "; ".join(
+        name if list(columns) == [name] else f"{name} (needs {', '.join(columns)})"
+        for name, columns in lacking.items()
+    )
+    were = "1 locked score was" if len(lacking) == 1 else f"{len(lacking)} locked scores were"
+    return f"{were} not judged, because these runs lack columns: {listed}"
 
 
 def evaluate_runs(

@@ -294,6 +294,7 @@ def prepare(
     *,
     entries: Sequence[Entry] | None = None,
     event_steps: Sequence[float] | NDArray[np.float64] | None = None,
+    leave_out: Collection[str] = (),
 ) -> Prepared:
     """Turn run logs and a design, or a lock, into what is judged.
 
@@ -305,6 +306,7 @@ def prepare(
         design: what is asked of them.
         entries: the scores, where they are resolved already.
         event_steps: the step t* of each run, NaN without an event, where they are known.
+        leave_out: scores of a lock that are not to be measured.
 
     Raises:
         InputError: the design has no candidates, one is unknown, or a run has no row in which all
@@ -316,7 +318,8 @@ def prepare(
     lock = design if isinstance(design, Lock) else None
     design = design.design if isinstance(design, Lock) else design
     if lock is not None:
-        entries = [locked_entry(lock, name, log) for name in lock.x_lock.candidates]
+        names = [name for name in lock.x_lock.candidates if name not in leave_out]
+        entries = [locked_entry(lock, name, log) for name in names]
     elif entries is None:
         entries = entries_of(design, log)
     asked = () if event_steps is not None else (design, *(one for _, one in design.other_events()))

@@ -22,6 +22,7 @@ from gmb_hf.benchmark.records import INCONCLUSIVE, SCOPE_LIMITED, SUPPORTED, UNS
 from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.design.lock import Lock
 from gmb_hf.design.power import promise, shown_line
+from gmb_hf.errors import InputError
 from gmb_hf.indicators import catalogue
 from gmb_hf.stats import exact_binomial, holm
 
@@ -31,11 +32,12 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "inputs"
 PLATEAU = {"type": "E_plateau", "x_plateau_threshold": 0.85, "x_plateau_checkpoints": 3}
 
 
-def runs(n_runs: int, first_seed: int, *, empty: float = 0.0) -> RunLog:
+def runs(n_runs: int, first_seed: int, *, empty: float = 0.0, without: str = "") -> RunLog:
     """Runs of 60 checkpoints with a jump of the metric, a plateau 50 steps later, and scores.
 
     `rise` is raised before every event, `half` where the weight decay is 1, `spike` at the one
-    checkpoint 50 steps before; `noise` never. A share `empty` of `rise` is NaN.
+    checkpoint 50 steps before; `noise` never. A share `empty` of `rise` is NaN. The column
+    `without` is left out.
     """
     rng = np.random.default_rng(first_seed)
     steps = np.arange(60) * 10
@@ -52,6 +54,7 @@ def runs(n_runs: int, first_seed: int, *, empty: float = 0.0) -> RunLog:
         "weight_decay": np.repeat(decay[:, None].astype(float), 60, axis=1),
     }
     data["rise"][rng.random((n_runs, 60)) < empty] = np.nan
+    data.pop(without, None)
     seeds = [first_seed + i for i in range(n_runs)]
     return RunLog.from_arrays([f"seed_{seed}" for seed in seeds], steps, data, seeds=seeds)
 
@@ -222,6 +225,18 @@ def test_on_another_system_a_budget_must_be_shown(lock, judged):
     assert item.x_sentence.startswith(
         "Passes every layer, but may not raise an alarm (by runs it is INCONCLUSIVE): at a budget"
     )
+
+
+def test_another_system_is_judged_by_the_scores_that_it_has(judged):
+    lock, lacking = make_lock(design(), runs(80, 0))[0], runs(120, 1000, without="noise")
+    with pytest.raises(InputError, match=r"'noise' is neither a column"):
+        evaluate_lock(lock, lacking)
+    found = evaluate_lock(lock, lacking, transfer=True).results
+    assert "noise" not in [item.name for item in found.indicators]
+    told = [note for note in found.x_notes if "not judged" in note]
+    assert told == ["1 locked score was not judged, because these runs lack columns: noise"]
+    at = found.indicator("rise").x_first_alarm.at(BUDGET)
+    assert at.n_warned == primary(judged, "rise").n_warned
 
 
 def test_the_runs_that_would_settle_it_do():

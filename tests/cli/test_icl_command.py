@@ -70,7 +70,7 @@ def test_a_report_shows_the_examples_asked_for(finished, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--rule=linaer"], "rule 'linaer' is unknown.* Did you mean 'linear'?"),
+        (["--rule=linea"], "rule 'linea' is unknown.* Did you mean 'linear'?"),
         (["--prime=12"], "linear: prime must be a prime number, got 12; 11 is one"),
         (["--rule=affine_table", "--prime=5"], "only 3,125 maps of 5 residues"),
         (["--rule=linear_real", "--prime=11"], "prompt.prime is not for linear_real"),

@@ -59,7 +59,7 @@ def test_a_grid_reads_in_one_word_or_in_several():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["parms=1k"], "'parms' is neither params nor tokens"),
+        (["parrams=1k"], "'parrams' is neither params nor tokens"),
         (["params=1k,x", "tokens=3"], "'x' is no number of at least 1"),
         (["1k", "tokens=3"], "'1k' is no number"),
         (["params=0", "tokens=3"], "'params=0' is no number"),

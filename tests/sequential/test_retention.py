@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -170,7 +171,8 @@ def test_designs_that_differ_are_refused() -> None:
 
 @pytest.mark.parametrize("name", task_names())
 def test_chance_is_a_uniform_guess_among_the_answers(name: str) -> None:
-    answers = 97 if name.endswith("p97") else 2
+    prime = re.search(r"_p(\d+)", name)
+    answers = int(prime[1]) if prime else 2
     found = chance_level(get_task(name))
     assert (found.loss, found.accuracy) == (pytest.approx(np.log(answers)), 1 / answers)
 
