@@ -233,7 +233,7 @@ def test_another_system_is_judged_by_the_scores_that_it_has(judged):
         evaluate_lock(lock, lacking)
     found = evaluate_lock(lock, lacking, transfer=True).results
     assert "noise" not in [item.name for item in found.indicators]
-    told = [note for note in found.x_notes if "not judged" in note]
+    told = [note for note in found.summary.x_notes if "not judged" in note]
     assert told == ["1 locked score was not judged, because these runs lack columns: noise"]
     at = found.indicator("rise").x_first_alarm.at(BUDGET)
     assert at.n_warned == primary(judged, "rise").n_warned
