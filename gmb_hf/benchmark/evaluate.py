@@ -89,7 +89,8 @@ def evaluate_lock(
         lacking = _lacking(lock, runs)
     prepared = replace(prepare(runs, lock, leave_out=lacking), transferred=transfer)
     log = prepared.log
-    columns = [name for name in lock.columns if not lacking or name in log.observables]
+    gone = {column for of in lacking.values() for column in of}
+    columns = [name for name in lock.columns if name not in gone]
     # The cadence is measured, not claimed.
     said = {**statements_of(log), "checkpoint_every_steps": [log.panel("step").cadence()]}
     notes = lock.check_evaluation(
@@ -124,7 +125,7 @@ def _lacking(lock: Lock, log: RunLog) -> dict[str, list[str]]:
     such score. Empty where no score is left: the error that follows names the column.
     """
     needs = {name: item.needs for name, item in lock.x_lock.candidates.items()}
-    have = {*log.observables}
+    have = {*log.observables, "step"}
     lacking = {name: [one for one in of if one not in have] for name, of in needs.items()}
     found = {name: columns for name, columns in lacking.items() if columns}
     return found if len(found) < len(needs) else {}
