@@ -150,7 +150,7 @@ def scaling_tables(cells: Sequence[Cell], fit: ScalingFit) -> list[Table]:
     """`law`, `isoflop`, `comparison` (of several variants) and `cells`."""
     rows: list[Any] = []
     for name, one in fit.variants.items():
-        rows += [(name, label, *_cells_of(one.numbers[key])) for key, label in _KEYS(one.numbers)]
+        rows += [(name, label, *_cells_of(one.numbers[key])) for key, label in _keys(one.numbers)]
         rows.append((name, "best N by compute, parabolas", *_cells_of(one.iso_n)))
         rows.append((name, "best D by compute, parabolas", *_cells_of(one.iso_d)))
         rows.append((name, "exact floor (nats)", one.known, None, None))
@@ -173,7 +173,7 @@ def scaling_tables(cells: Sequence[Cell], fit: ScalingFit) -> list[Table]:
         pairs: list[Any] = [
             (pair.variant, pair.baseline, label, *_cells_of(pair.numbers[key]))
             for pair in fit.comparisons
-            for key, label in _KEYS(pair.numbers)
+            for key, label in _keys(pair.numbers)
         ]
         names = [Column("variant"), Column("baseline"), Column("difference of")]
         caption = "Variant less baseline on the points and seeds of both, paired bootstrap"
@@ -196,7 +196,7 @@ def scaling_tables(cells: Sequence[Cell], fit: ScalingFit) -> list[Table]:
     return found
 
 
-def _KEYS(numbers: Mapping[str, Estimate]) -> list[tuple[str, str]]:
+def _keys(numbers: Mapping[str, Estimate]) -> list[tuple[str, str]]:
     return [(key, label) for key, label in _NAMES.items() if key in numbers]
 
 
