@@ -303,6 +303,12 @@ class TaskSettings(Settings):
                     f"{str(off).lower()}"
                 )
 
+    @staticmethod
+    def of_operation(operation: str, **fields: Any) -> dict[str, Any]:
+        """Fields that make another operation the task: one that does not commute has no pairs."""
+        pairs = {} if OPERATIONS[operation].commutes else {"keep_pairs_together": False}
+        return {"operation": operation, **pairs, **fields}
+
     @property
     def title(self) -> str:
         """What is learned from what, in words: `sub_p29, 60% train, shared tokens`.
@@ -761,9 +767,8 @@ class RunConfig(Config):
         if not self.draws.any:
             return self
         fields = self.draws.of_seed(seed)
-        operation = fields["task"].get("operation")
-        if operation is not None and not OPERATIONS[operation].commutes:
-            fields["task"]["keep_pairs_together"] = False  # it has no pairs
+        if "operation" in fields["task"]:
+            fields["task"] = self.task.of_operation(**fields["task"])
         drawn = {name: getattr(self, name).replace(**given) for name, given in fields.items()}
         return dataclasses.replace(self, **drawn, draws=DrawSettings())
 

@@ -278,8 +278,9 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
 
 def task_fingerprint(config: RunConfig) -> str:
     """The content hash of the task; of all operations together where seeds draw one."""
-    tasks = [config.task.replace(operation=name) for name in config.draws.operation]
-    found = [task.build().fingerprint() for task in tasks or [config.task]]
+    task = config.task
+    tasks = [task.replace(**task.of_operation(name)) for name in config.draws.operation]
+    found = [task.build().fingerprint() for task in tasks or [task]]
     return found[0] if len(found) == 1 else config_hash({"tasks": found})
 
 

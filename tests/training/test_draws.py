@@ -10,7 +10,7 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.checkpoints import load_model
 from gmb_hf.training.config import DrawSettings, RunConfig
 from gmb_hf.training.ensemble import Ensemble, stackable
-from gmb_hf.training.seeds import train_seeds
+from gmb_hf.training.seeds import task_fingerprint, train_seeds
 
 LAW = DrawSettings(
     operation=("add", "sub", "x2_xy_y2"),
@@ -54,6 +54,7 @@ def test_pairs_stay_together_where_the_drawn_operation_has_pairs():
     tasks = [config.of_seed(seed).task for seed in range(40)]
     together = {task.operation: task.keep_pairs_together for task in tasks}
     assert together == {"add": True, "sub": False, "x2_xy_y2": True}
+    assert task_fingerprint(config) == task_fingerprint(drawing(LAW))  # the same rows in all
 
 
 def test_a_draw_is_of_the_seed_alone_and_of_no_other_draw():
