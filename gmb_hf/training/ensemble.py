@@ -538,7 +538,7 @@ class Ensemble(StackedModel):
         super().__init__(models, self.config.training, device=device, dtype=dtype, rates=rates)
         self.seeds = tuple(seeds)
         self.scales = torch.tensor(self._scales, device=self.device, dtype=dtype)
-        self.task, self.shape = config.task.build(), models[0].config
+        self.task, self.shape = self.config.task.build(), models[0].config
         data = [task_data(self.config.task, seed) for seed in self.seeds]
         self.fingerprints = tuple(item.fingerprint() for item in data)
         train = [item.train_index for item in data]

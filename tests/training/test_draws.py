@@ -106,11 +106,15 @@ def test_a_folder_of_draws_has_the_runs_that_each_seed_is_alone(tmp_path):
     assert len(stackable(config, seeds)) > 2
     log = RunLog.read(train_seeds(config, seeds, tmp_path / "drawn", keep=[3]))
     assert log.seeds == tuple(seeds)
-    for seed in (0, 3):
+    of_operation = {config.of_seed(seed).task.operation: seed for seed in seeds}
+    assert len(of_operation) > 1  # of which each has its own waves, and its own mirror images
+    for seed in {0, 3, *of_operation.values()}:
         own = config.of_seed(seed)
         alone = RunLog.read(train_seeds(own, [seed], tmp_path / f"{seed}"))
-        for name in ("train_loss", "test_loss", "compressed_length"):
-            together, expected = log.panel(name).values[seed], alone.panel(name).values[0]
+        names = {"train_loss", "test_loss", "compressed_length", "restricted_loss"}
+        for name in sorted(names & {*alone.observables}):
+            together = log.select([f"seed_{seed}"]).panel(name).values[0]
+            expected = alone.panel(name).values[0]
             np.testing.assert_allclose(together, expected, rtol=0.02, err_msg=name)
         row = {name: log.panel(name).values[seed] for name in log.observables if "drawn" in name}
         assert (row["drawn_lr"] == own.training.lr).all()
