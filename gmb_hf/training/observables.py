@@ -201,7 +201,8 @@ def curvature(
     """2 (L(w + e u) - L(w) - e |g|) / e^2 along the unit gradient u, [S].
 
     Once a model has memorised, the loss bends within a thousandth of the weight norm; a step e in
-    proportion to L / |g| stays inside the bend and above the rounding of the loss.
+    proportion to L / |g| stays inside the bend and above the rounding of the loss. It is 0 where the
+    loss, or its slope, is 0 in the precision at hand.
 
     Args:
         losses: at the weights, [S].
@@ -213,7 +214,9 @@ def curvature(
     slope = gradient_norm
     length = CURVATURE_STEP * weight_norm
     length = torch.minimum(length, CURVATURE_FALL * losses / slope)  # inf where slope is 0
-    scale = torch.where(slope > 0, length / slope, 0.0)
+    # Without weight decay a loss comes down to 0 in float32, with a slope that is not yet 0.
+    bends = (slope > torch.finfo(slope.dtype).tiny) & (length > 0)
+    scale = torch.where(bends, length / slope, 0.0)
     moved = {
         name: torch.addcmul(
             weights[name], gradient, scale.view(-1, *[1] * (weights[name].dim() - 1))
@@ -222,7 +225,7 @@ def curvature(
     }
     rise = losses_at(moved).double() - losses.double()
     bent = 2 * (rise - length.double() * slope.double()) / length.double() ** 2
-    return torch.where(slope > 0, bent, 0.0)
+    return torch.where(bends, bent, 0.0)
 
 
 def loop_observables(trace: Trace, logits: Sequence[Tensor] | None = None) -> dict[str, Tensor]:

@@ -292,6 +292,21 @@ def test_curvature_where_the_loss_bends_within_ever_smaller_steps():
     assert found.numpy() == pytest.approx((k**2 * left * (1 - left)).numpy(), rel=0.05)
 
 
+def test_curvature_where_float32_shows_no_loss_or_no_slope_any_more():
+    weights = {"w": torch.ones(3, 2)}
+    gradients = {"w": torch.tensor([[1e-12, 0.0], [1e-42, 0.0], [3.0, 4.0]])}
+    found = measures.curvature(
+        torch.tensor([0.0, 1e-9, 1.0]),
+        weights,
+        gradients,
+        lambda moved: torch.tensor([0.0, 1e-9, float(moved["w"][2].sum())]),
+        weight_norm=torch.ones(3),
+        gradient_norm=gradients["w"].norm(dim=1),
+    )
+    assert found[:2].tolist() == [0.0, 0.0]
+    assert bool(torch.isfinite(found).all())
+
+
 def test_curvature_and_the_rest_survive_float32():
     double, single = Measured(SMOOTH), Measured(SMOOTH, torch.float32)
     for name, values in double.found.items():
