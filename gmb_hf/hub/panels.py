@@ -136,7 +136,7 @@ RECIPES: dict[str, Recipe] = {
                 "310000:310256",
                 "task.operation=add",
                 *_COMMUTES,
-                "draws.operation=add,sub,mul,sq_sum,x2_xy_y2",
+                "draws.operation=add,sub,mul,div,x2_xy_y2",
                 "draws.train_fraction=0.4,0.55,0.65,0.8",
                 "draws.activation=relu,gelu_new",
                 "draws.lr=0.003,0.01",
