@@ -175,6 +175,11 @@ RECIPES: dict[str, Recipe] = {
             _panel("600000:600032", "610000:610064", "task.prime=59"),
         ),
         Recipe(
+            "costly-29",
+            "Do signals that cost many gradients announce grokking, by runs that measure them too",
+            _panel("700000:700032", "710000:710048", "training.observables=all"),
+        ),
+        Recipe(
             "reference",
             "What is seen on the runs of others, which are too few for a lock",
             _published_runs,
