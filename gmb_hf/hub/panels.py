@@ -177,7 +177,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe(
             "costly-29",
             "Do signals that cost many gradients announce grokking, by runs that measure them too",
-            _panel("700000:700032", "710000:710048", "training.observables=all"),
+            _panel("800000:800032", "810000:810048", "training.observables=all"),
         ),
         Recipe(
             "reference",
