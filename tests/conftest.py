@@ -9,7 +9,7 @@ import gc
 import multiprocessing
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,17 +152,27 @@ def _no_looks_yet() -> None:
     lock._IN_THIS_PROCESS.clear()
 
 
-@pytest.fixture
-def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """A Hub that holds nothing; what it did not understand before is a failure."""
+def _emptied_hub() -> Hub:
     unknown = [*_HUB.unknown]
     for held in (_HUB.repositories, _HUB.large, _HUB.requests, _HUB.faults, _HUB.unknown):
         held.clear()
     _HUB.spoils = None
     empty_caches()
-    monkeypatch.setenv("HF_TOKEN", TOKEN)
     assert unknown == []
     return _HUB
+
+
+@pytest.fixture(scope="session")
+def empty_hub() -> Callable[[], Hub]:
+    """Empties the Hub and returns it; what it did not understand before is a failure."""
+    return _emptied_hub
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """A Hub that holds nothing, and somebody who is logged in."""
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    return _emptied_hub()
 
 
 @pytest.fixture

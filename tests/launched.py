@@ -6,6 +6,7 @@ its tests: each starts at once, with all that was imported, and torch is importe
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import runpy
@@ -87,6 +88,59 @@ def _run(
     os.chdir(ROOT)
     sys.argv = list(words)
     runpy.run_path(words[0], run_name="__main__")
+
+
+def run_code(
+    code: str, *arguments: object, package: Path | None, folder: Path, **environment: str
+) -> Done:
+    """Run code as a process does that has imported the libraries, but nothing of this package.
+
+    Args:
+        code: what would be given after `python -c`.
+        arguments: its arguments.
+        package: the folder in which it finds the package; None: it is not installed.
+        folder: where it runs.
+        environment: variables that are set as well; libraries may have read theirs before.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        out, err = (Path(name) / stream for stream in ("out", "err"))
+        words = ["-c", *map(str, arguments)]
+        process = started(_run_code, environment, code, words, package, folder, out, err)
+        ended = exit_code(process)
+        return Done(ended, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
+
+
+def _run_code(
+    environment: Mapping[str, str],
+    code: str,
+    words: Sequence[str],
+    package: Path | None,
+    folder: Path,
+    out: Path,
+    err: Path,
+) -> None:
+    os.environ.update(environment)
+    speaking_to(out, err)
+    os.chdir(folder)
+    sys.argv = list(words)
+    _forget_the_package()
+    if package is None:
+        sys.modules["gmb_hf"] = None  # type: ignore[assignment]
+    else:
+        sys.path.insert(0, str(package))
+    exec(code, {"__name__": "__main__"})
+
+
+def _forget_the_package() -> None:
+    """Nothing of it is imported, and transformers knows none of its models."""
+    from transformers.models.auto import configuration_auto, modeling_auto, tokenization_auto
+
+    for module in (configuration_auto, modeling_auto, tokenization_auto):
+        for mapping in vars(module).values():
+            with contextlib.suppress(AttributeError):
+                mapping._extra_content.clear()
+    for name in [name for name in sys.modules if name.split(".")[0] == "gmb_hf"]:
+        del sys.modules[name]
 
 
 def speaking_to(out: Path, err: Path) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from launched import run_code
 
 import gmb_hf
 
@@ -77,14 +76,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
     assert before in text
     first_line = '    @model_validator(mode="before")\n'
     source.write_text(text.replace(before, before.replace(first_line, FIELD)), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", SURFACES],
-        cwd=folder,
-        env={"PYTHONPATH": str(folder), "PATH": "", "COLUMNS": "200"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    done = run_code(SURFACES, package=folder, folder=folder, COLUMNS="200")
     assert done.returncode == 0, done.stderr
     return done.stderr
 

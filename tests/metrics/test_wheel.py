@@ -7,14 +7,14 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hub_client import environment
-from hub_store import Repository
-from hub_stub import loopback_hub
+from hub_store import TOKEN, Hub, Repository
+from launched import run_code
 
 import gmb_hf.metrics
 from gmb_hf.hub.datasets import write_data
@@ -28,6 +28,9 @@ USE = """
 import json
 from pathlib import Path
 
+from evaluate import config
+
+config.HF_EVALUATE_OFFLINE = True
 import gmb_hf.metrics
 from gmb_hf.cli import main
 from gmb_hf.hub import cards
@@ -111,25 +114,14 @@ class Used:
 
 
 @pytest.fixture(scope="module")
-def used(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Used:
-    home = tmp_path_factory.mktemp("home")
+def used(
+    installed: Path, empty_hub: Callable[[], Hub], tmp_path_factory: pytest.TempPathFactory
+) -> Used:
     folder = tmp_path_factory.mktemp("elsewhere")
-    with loopback_hub() as hub:
-        done = subprocess.run(
-            [sys.executable, "-c", USE],
-            cwd=folder,
-            env={
-                **environment(hub, home),
-                "HF_EVALUATE_OFFLINE": "1",
-                "PYTHONPATH": str(installed),
-            },
-            capture_output=True,
-            text=True,
-            timeout=200,
-            check=False,
-        )
+    hub = empty_hub()
+    done = run_code(USE, package=installed, folder=folder, HF_TOKEN=TOKEN)
     assert done.returncode == 0, done.stderr
-    return Used(folder, json.loads(done.stdout.splitlines()[-1]), hub.repositories)
+    return Used(folder, json.loads(done.stdout.splitlines()[-1]), dict(hub.repositories))
 
 
 def test_what_is_installed_loads_each_metric(installed: Path, used: Used) -> None:

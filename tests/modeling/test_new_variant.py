@@ -1,13 +1,11 @@
 """The page that adds a variant: its changes apply to the package as it is, and its program runs."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from launched import run_code
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "new_variant.md").read_text(encoding="utf-8")
@@ -47,13 +45,6 @@ def package(tmp_path):
 def test_the_page_adds_a_variant(package):
     (program,), (expected,) = blocks("python"), blocks("text")
     here = f"import gmb_hf\nassert gmb_hf.__file__.startswith({str(package)!r})\n"
-    result = subprocess.run(
-        [sys.executable, "-c", here + program],
-        env={**os.environ, "PYTHONPATH": str(package), "HF_HUB_OFFLINE": "1"},
-        cwd=package,
-        capture_output=True,
-        text=True,
-        timeout=200,
-    )
+    result = run_code(here + program, package=package, folder=package)
     assert result.returncode == 0, result.stderr
     assert result.stdout == expected

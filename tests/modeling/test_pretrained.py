@@ -1,12 +1,10 @@
 """A citizen of transformers: Auto classes, files on disk, fresh processes, the Trainer."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
+from launched import run_code
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from gmb_hf.modeling import (
@@ -110,10 +108,13 @@ def test_every_variant_is_saved_and_loaded_with_all_it_learned(variant, tmp_path
 
 FRESH = """
 import sys
-sys.modules["gmb_hf"] = None  # as on a machine where the package is not installed
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM, dynamic_module_utils
 root, *variants = sys.argv[1:]
+dynamic_module_utils.HF_MODULES_CACHE = root + "/empty_modules"
+assert sys.modules["gmb_hf"] is None
+assert "grokking_transformer" not in transformers.CONFIG_MAPPING
 for variant in variants:
     folder = root + "/" + variant
     model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
@@ -130,7 +131,7 @@ print("equal to the bit")
 """
 
 
-def test_a_fresh_process_without_the_package(tmp_path, rows):
+def test_a_process_without_the_package(tmp_path, rows):
     saved = {}
     for variant, fields in VARIANTS.items():
         model = small(**fields)
@@ -143,16 +144,7 @@ def test_a_fresh_process_without_the_package(tmp_path, rows):
             }
         torch.save(expected, tmp_path / variant / "expected.pt")
         saved[variant] = expected["logits"]
-    environment = {
-        **os.environ,
-        "HF_HOME": str(tmp_path / "empty_cache"),
-        "HF_HUB_OFFLINE": "1",
-        "HF_MODULES_CACHE": str(tmp_path / "empty_modules"),
-    }
-    command = [sys.executable, "-I", "-c", FRESH, str(tmp_path), *VARIANTS]
-    result = subprocess.run(
-        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=200
-    )
+    result = run_code(FRESH, tmp_path, *VARIANTS, package=None, folder=tmp_path)
     assert result.returncode == 0, result.stderr
     assert "equal to the bit" in result.stdout
     # Saved from there, the model still carries its code.
