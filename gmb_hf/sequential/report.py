@@ -31,6 +31,7 @@ from gmb_hf.sequential.folder import DESIGN, MATRIX, read_design
 from gmb_hf.sequential.matrix import MEASURES, RetentionMatrix, read_matrix
 from gmb_hf.sequential.summary import (
     Chance,
+    PhaseIncrease,
     RetentionSummary,
     chance_level,
     retention_tables,
@@ -140,6 +141,9 @@ def sequential_report(
         bars = forgetting_bars(summary)
         if bars is not None:
             drawn["forgetting"] = bars
+        steps = forgetting_by_phase(summary)
+        if steps is not None:
+            drawn["forgetting_by_phase"] = steps
         if curves:
             drawn["phases"] = phase_curves(summary, curves)
         for name, figure in drawn.items():
@@ -160,6 +164,7 @@ _CAPTIONS = {
     "matrix_loss": "Loss on every task after every phase",
     "matrix_accuracy": "Accuracy on every task after every phase",
     "forgetting": "What was lost of each task's best, over seeds",
+    "forgetting_by_phase": "What each phase adds to the loss of the tasks learned before it",
     "phases": "Training and held-out loss, phase by phase",
 }
 
@@ -299,6 +304,59 @@ def _seeds(axes: Axes, x: float, over: OverSeeds, width: float) -> None:
     if over.t_high is not None:
         look: dict[str, Any] = {"ecolor": style.INK, "elinewidth": 1.1, "capsize": 2.5}
         axes.errorbar(x, over.mean, yerr=over.t_high - over.mean, zorder=2, **look)
+
+
+def forgetting_by_phase(summary: RetentionSummary) -> Figure | None:
+    """What each phase adds to the loss, in nats, of every task that was learned before it.
+
+    A panel per task, phases across, a mark per variant: the mean over seeds with its 95% Student
+    interval; small dots are seeds. Above 0 is forgotten, below 0 is won back. None of fewer than
+    three phases, of which the bars say the same.
+    """
+    trained = summary.trained_on
+    if len(trained) < _LEAST_PHASES:
+        return None
+    # Tasks learned later have fewer phases after them, and narrower panels.
+    widths = [len(trained) - place for place in range(1, len(trained))]
+    with style.house_style():
+        figure = style.new_figure(7.2, 3.2)
+        panels = figure.subplots(1, len(widths), sharey=True, width_ratios=widths)
+        for axes, task in zip(panels, trained, strict=False):
+            for place, (name, variant) in enumerate(summary.variants.items()):
+                _added(axes, variant.increases, task, place, len(summary.variants), name)
+            after = range(trained.index(task) + 2, len(trained) + 1)
+            axes.set_xticks([*after], [str(phase) for phase in after])
+            axes.set_xlim(after[0] - 0.6, after[-1] + 0.6)
+            axes.axhline(0, color=style.INK, lw=0.8, zorder=1)
+            axes.set_title(style.shorten(task, 14))
+        panels[0].set_ylabel("loss added by the phase (nats)")
+        tasks = ", ".join(f"{i} {style.shorten(task, 14)}" for i, task in enumerate(trained, 1))
+        figure.supxlabel(f"phase ({tasks})", fontsize="medium")
+        handles, names = panels[0].get_legend_handles_labels()
+        figure.legend(handles, names, loc="outside right upper")
+        return figure
+
+
+_LEAST_PHASES = 3
+
+
+def _added(
+    axes: Axes, increases: Sequence[PhaseIncrease], task: str, place: int, count: int, name: str
+) -> None:
+    """The increases of one variant and task, beside those of the other variants."""
+    ours = [one for one in increases if one.task == task]
+    at = np.array([one.phase for one in ours]) + (place - (count - 1) / 2) * (0.7 / count)
+    colour = style.VARIANT_COLOURS[place % len(style.VARIANT_COLOURS)]
+    mean = np.array([one.loss.mean for one in ours])
+    high = [one.loss.mean if one.loss.t_high is None else one.loss.t_high for one in ours]
+    look: dict[str, Any] = {"color": colour, "mec": "#FFFFFF", "mew": 0.5, "ms": 5.5}
+    mark = _MARKERS[place % len(_MARKERS)]
+    for x, one in zip(at, ours, strict=True):
+        values = one.loss.values
+        beside = [x + 0.12 / count] * len(values)
+        axes.plot(beside, values, ".", color=colour, ms=3, alpha=0.6, mew=0, zorder=2)
+    label = style.shorten(name, 26)
+    axes.errorbar(at, mean, np.array(high) - mean, fmt=mark, label=label, lw=1, zorder=3, **look)
 
 
 _MARKERS = "osD^vPX*"

@@ -201,8 +201,8 @@ def curvature(
     """2 (L(w + e u) - L(w) - e |g|) / e^2 along the unit gradient u, [S].
 
     Once a model has memorised, the loss bends within a thousandth of the weight norm; a step e in
-    proportion to L / |g| stays inside the bend and above the rounding of the loss. It is 0 where the
-    loss, or its slope, is 0 in the precision at hand.
+    proportion to L / |g| stays inside the bend and above the rounding of the loss. It is 0 where
+    the loss, or its slope, is 0 in the precision at hand.
 
     Args:
         losses: at the weights, [S].

@@ -18,6 +18,7 @@ from gmb_hf.sequential.matrix import RetentionMatrix
 from gmb_hf.sequential.report import (
     PhaseCurves,
     forgetting_bars,
+    forgetting_by_phase,
     phase_curves,
     retention_matrix,
 )
@@ -91,6 +92,21 @@ def test_bars_are_the_means_of_every_task_but_the_last() -> None:
     assert heights == pytest.approx(expected)
     assert len(heights) == 2 * 2
     assert forgetting_bars(summary(phases=1)) is None
+
+
+def test_increases_stand_in_the_panel_of_their_task(tmp_path: Path) -> None:
+    made = summary(phases=4)
+    figure = forgetting_by_phase(made)
+    assert figure is not None
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["task_0", "task_1", "task_2"]
+    for axes in figure.axes:
+        task, shown = axes.get_title(loc="left"), [bars.lines[0] for bars in axes.containers]
+        for variant, marks in zip(made.variants.values(), shown, strict=True):
+            ours = [one for one in variant.increases if one.task == task]
+            assert np.round(marks.get_xdata()).tolist() == [one.phase for one in ours]
+            assert marks.get_ydata() == pytest.approx([one.loss.mean for one in ours])
+    assert save_figure(figure, tmp_path / "by_phase")[0].stat().st_size > 5_000
+    assert forgetting_by_phase(summary(phases=2)) is None
 
 
 def test_phases_follow_each_other(tmp_path: Path) -> None:
