@@ -52,7 +52,8 @@ class Settings:
     SECTION: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for name, hint in _annotations(type(self)).items():
+        kind: type = type(self)
+        for name, hint in _annotations(kind).items():
             value, place = getattr(self, name), f"{self.SECTION}.{name}"
             if isinstance(value, list):  # as YAML reads it
                 object.__setattr__(self, name, tuple(value))
