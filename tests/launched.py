@@ -91,7 +91,12 @@ def _run(
 
 
 def run_code(
-    code: str, *arguments: object, package: Path | None, folder: Path, **environment: str
+    code: str,
+    *arguments: object,
+    package: Path | None,
+    folder: Path,
+    others: Sequence[Path] = (),
+    **environment: str,
 ) -> Done:
     """Run code as a process does that has imported the libraries, but nothing of this package.
 
@@ -100,12 +105,13 @@ def run_code(
         arguments: its arguments.
         package: the folder in which it finds the package; None: it is not installed.
         folder: where it runs.
+        others: folders of further packages.
         environment: variables that are set as well; libraries may have read theirs before.
     """
     with tempfile.TemporaryDirectory() as name:
         out, err = (Path(name) / stream for stream in ("out", "err"))
-        words = ["-c", *map(str, arguments)]
-        process = started(_run_code, environment, code, words, package, folder, out, err)
+        words, others = ["-c", *map(str, arguments)], [*map(str, others)]
+        process = started(_run_code, environment, code, words, package, others, folder, out, err)
         ended = exit_code(process)
         return Done(ended, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
 
@@ -115,6 +121,7 @@ def _run_code(
     code: str,
     words: Sequence[str],
     package: Path | None,
+    others: Sequence[str],
     folder: Path,
     out: Path,
     err: Path,
@@ -124,6 +131,7 @@ def _run_code(
     os.chdir(folder)
     sys.argv = list(words)
     _forget_the_package()
+    sys.path[:0] = others
     if package is None:
         sys.modules["gmb_hf"] = None  # type: ignore[assignment]
     else:

@@ -118,21 +118,27 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imports_of(path: Path) -> Iterator[Import]:
+def imports_of(path: Path) -> list[Import]:
     """Every import of one file, relative ones resolved."""
-    yield from _walk(parsed(path).body, path, deferred=False)
+    found: list[Import] = []
+    _walk(parsed(path).body, path, found, deferred=False)
+    return found
 
 
-def _walk(nodes: Iterable[ast.AST], path: Path, *, deferred: bool) -> Iterator[Import]:
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+NAMING = (ast.Import, ast.ImportFrom, ast.Call, ast.Constant)
+
+
+def _walk(nodes: Iterable[ast.AST], path: Path, found: list[Import], *, deferred: bool) -> None:
     for node in nodes:
-        for name in _named(node, path):
-            yield Import(path, node.lineno, name, deferred)  # type: ignore[attr-defined]
+        if isinstance(node, NAMING):
+            found += [Import(path, node.lineno, name, deferred) for name in _named(node, path)]
         inner = (
             deferred
-            or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            or isinstance(node, FUNCTIONS)
             or (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test))
         )
-        yield from _walk(ast.iter_child_nodes(node), path, deferred=inner)
+        _walk(ast.iter_child_nodes(node), path, found, deferred=inner)
 
 
 def _named(node: ast.AST, path: Path) -> list[str]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
-EXAMPLE = Path(__file__).resolve().parents[1] / "examples" / "gmb_hf_plugin_example"
+from launched import ROOT, run_code
+
+EXAMPLE = ROOT / "examples" / "gmb_hf_plugin_example"
 
 USE_IT = """
 import sys
@@ -33,23 +32,11 @@ def install(place: Path, entry_points: dict[str, dict[str, str]], name: str) -> 
     (info / "entry_points.txt").write_text("\n".join(lines))
 
 
-def run(code: str, folder: Path, *paths: Path) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([*map(str, paths), *filter(None, sys.path)])
-    return subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
 def test_the_example_is_found(tmp_path: Path):
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     install(tmp_path, project["entry-points"], project["name"])
     (tmp_path / "a.dat").write_text("step test_acc\n0 0.5\n10 0.75\n")
-    done = run(USE_IT, tmp_path, tmp_path, EXAMPLE)
+    done = run_code(USE_IT, package=ROOT, others=[tmp_path, EXAMPLE], folder=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "log of the weight norm over the training loss" in done.stdout
     assert "RunLog(1 runs, 2 rows, steps 0 to 10, 1 observables: test_acc)" in done.stdout
@@ -66,7 +53,7 @@ def test_a_broken_package_is_named_and_the_others_work(tmp_path: Path):
     )
     (tmp_path / "a.txt").write_text("x")
     code = "from gmb_hf.cli import main; main(['indicators', 'clock']); main(['explore'] + {})"
-    done = run(code.format(["--runs", "."]), tmp_path, tmp_path)
+    done = run_code(code.format(["--runs", "."]), package=ROOT, others=[tmp_path], folder=tmp_path)
     assert "the training step itself" in done.stdout
     lines = done.stderr.splitlines()
     assert lines[0] == (

@@ -10,9 +10,9 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +26,9 @@ from gmb_hf.errors import InputError, choose, first_of
 from gmb_hf.files import lies_inside, shipped
 from gmb_hf.fingerprints import HASH_LENGTH, SHOWN, ContentHash, fingerprint
 from gmb_hf.runs.runlog import RunItems
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 CARD = "README.md"
 KEY = "gmb_fingerprint"
@@ -48,15 +51,8 @@ def folder() -> Path:
     return shipped("card_templates", "cards", holding="dataset.md.j2")
 
 
-def render_card(kind: str, header: Mapping[str, Any], **values: Any) -> str:
-    """The text of a README.md by the template of its kind: `dataset` for `dataset.md.j2`.
-
-    The header is the YAML that the Hub reads, in the order in which it shall stand; a value that
-    the template lacks is a `jinja2.UndefinedError`.
-
-    Raises:
-        InputError: the templates are missing from this installation.
-    """
+@cache  # it takes longer to compile than to fill in
+def _template(kind: str) -> Template:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -66,7 +62,19 @@ def render_card(kind: str, header: Mapping[str, Any], **values: Any) -> str:
         autoescape=False,  # Markdown; what others named goes through the filter
     )
     environment.filters["plain"] = escape.markdown
-    return environment.get_template(f"{kind}.md.j2").render(
+    return environment.get_template(f"{kind}.md.j2")
+
+
+def render_card(kind: str, header: Mapping[str, Any], **values: Any) -> str:
+    """The text of a README.md by the template of its kind: `dataset` for `dataset.md.j2`.
+
+    The header is the YAML that the Hub reads, in the order in which it shall stand; a value that
+    the template lacks is a `jinja2.UndefinedError`.
+
+    Raises:
+        InputError: the templates are missing from this installation.
+    """
+    return _template(kind).render(
         header=yaml.safe_dump(dict(header), sort_keys=False),
         version=__version__,
         here=HERE,

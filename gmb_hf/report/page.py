@@ -13,10 +13,11 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from gmb_hf._version import __version__
@@ -98,6 +99,20 @@ def remake_page(source: str | Path, out: str | Path | None = None) -> Path:
     return write_page(Results.read(file), target, folder=file.parent)
 
 
+@cache  # it takes longer to compile than to fill in
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("gmb_hf.report", "."),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["line"] = one_line
+    environment.globals["in_words"] = in_words
+    return environment.get_template("page.html.j2")
+
+
 def render_page(
     results: Results,
     *,
@@ -118,15 +133,6 @@ def render_page(
     runs, rows = _runs(results.event), _rows(found)
     done = definition_of_done(results, folder)
     script = "".join(map(asset, SCRIPTS)) + asset("page.js")
-    environment = Environment(
-        loader=PackageLoader("gmb_hf.report", "."),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["line"] = one_line
-    environment.globals["in_words"] = in_words
     scores = [_score(item, design, found, runs) for item in found.ranked]
     data = {
         "runs": [one._asdict() for one in runs],
@@ -135,7 +141,7 @@ def render_page(
         "locked": found.locked,
         "scores": scores,
     }
-    return environment.get_template("page.html.j2").render(
+    return _template().render(
         style=Markup(asset("page.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

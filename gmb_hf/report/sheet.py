@@ -12,10 +12,11 @@ import importlib.resources
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from gmb_hf._version import __version__
@@ -55,15 +56,7 @@ class Sheet:
             OSError: a figure cannot be read.
         """
         script = "".join(map(asset, _SCRIPTS))
-        environment = Environment(
-            loader=PackageLoader("gmb_hf.report", "."),
-            undefined=StrictUndefined,
-            autoescape=True,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        environment.filters["line"] = one_line
-        return environment.get_template("sheet.html.j2").render(
+        return _template().render(
             sheet=self,
             figures=[(caption, _embedded(path)) for caption, path in self.figures],
             tables=[_Grid.of(table) for table in self.tables],
@@ -119,3 +112,16 @@ def _cell(column: Column, value: Any) -> _Cell:
     known = value is not None and not (numeric and math.isnan(value))
     key = f"{value!r}" if numeric and known else str(value) if known else ""
     return _Cell(column.text(value), key, column.side == "r")
+
+
+@cache  # it takes longer to compile than to fill in
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("gmb_hf.report", "."),
+        undefined=StrictUndefined,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["line"] = one_line
+    return environment.get_template("sheet.html.j2")

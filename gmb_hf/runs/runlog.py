@@ -13,7 +13,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
@@ -296,7 +296,7 @@ class RunLog:
         """Run names in natural order (seed_2 before seed_10)."""
         return self._runs_and_lengths[0]
 
-    @property
+    @cached_property
     def observables(self) -> tuple[str, ...]:
         """The columns of numbers: `panel` takes those that every run has a value of."""
         return tuple(name for name in self.table.column_names if name not in KEYS)
@@ -610,11 +610,16 @@ class RunItems:
         if not batch.num_rows:
             return
         _check_columns(batch.schema, where)
-        codes = np.asarray(pc.dictionary_encode(batch["run"]).indices)
+        runs = pc.dictionary_encode(batch["run"], null_encoding="encode")
+        codes, names = np.asarray(runs.indices), runs.dictionary.to_pylist()
         starts = [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist()]
         columns = {name: _canonical(batch[name]) for name in batch.schema.names if name != "run"}
-        for start, stop in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-            name = batch["run"][start].as_py()
+        held = {
+            name: np.logical_or.reduceat(~np.isnan(values), starts)
+            for name, values in columns.items()
+        }
+        for place, (start, stop) in enumerate(pairwise([*starts, batch.num_rows])):
+            name = names[codes[start]]
             if not self._rows or name != self._name:
                 self._close()
                 if name in self._digests:
@@ -623,9 +628,8 @@ class RunItems:
                 self._name = name
             self._rows += stop - start
             for column, values in columns.items():
-                own = values[start:stop]
-                self._columns[column].update(own.tobytes())
-                if not np.isnan(own).all():
+                self._columns[column].update(values[start:stop])
+                if held[column][place]:
                     self._filled.add(column)
 
     def finish(self) -> list[bytes]:

@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Self
 
@@ -36,6 +36,11 @@ Fraction = Annotated[float, fraction]
 ClosedFraction = Annotated[float, partial(fraction, closed=True)]
 
 
+@cache  # reading them takes a hundred times as long as checking the fields
+def _annotations(kind: type) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)
+
+
 class Settings:
     """A section of a config, to be made a frozen dataclass.
 
@@ -47,8 +52,8 @@ class Settings:
     SECTION: ClassVar[str]
 
     def __post_init__(self) -> None:
-        hints = typing.get_type_hints(type(self), include_extras=True)
-        for name, hint in hints.items():
+        kind: type = type(self)
+        for name, hint in _annotations(kind).items():
             value, place = getattr(self, name), f"{self.SECTION}.{name}"
             if isinstance(value, list):  # as YAML reads it
                 object.__setattr__(self, name, tuple(value))
