@@ -78,6 +78,17 @@ def write_page(results: Results, path: str | Path, **said: Any) -> Path:
     return write_text(path, render_page(results, **said))
 
 
+OTHER_REPORTS = {
+    "retention.json": "gmb sequential report RUN",
+    "generalization.json": "gmb generalization RUN",
+    "incontext.json": "gmb icl report RUN",
+    "fit.json": "gmb scaling fit GRID",
+    "heldout.json": "gmb heldout, as before",
+    "benchmark.json": "gmb benchmark, as before",
+}
+"""What other commands leave beside their report.html -> what writes that again."""
+
+
 def remake_page(source: str | Path, out: str | Path | None = None) -> Path:
     """Make report.html again from a results file, or from the folder that holds results.yaml.
 
@@ -86,9 +97,15 @@ def remake_page(source: str | Path, out: str | Path | None = None) -> Path:
         out: where to; report.html beside the results if not given.
 
     Raises:
-        InputError: there are no results, they cannot be read, or `out` does not end in .html.
+        InputError: there are no results, they are those of another protocol, they cannot be read,
+            or `out` does not end in .html.
     """
     file = Path(source)
+    inside = [file / name for name in OTHER_REPORTS if not (file / "results.yaml").exists()]
+    for other in (file, *inside):
+        if other.name in OTHER_REPORTS and other.is_file():
+            does = OTHER_REPORTS[other.name]
+            raise InputError(f"{other}: is no evaluation; its report is written again by: {does}")
     if file.is_dir():
         file = file / "results.yaml"
         if not file.exists():

@@ -290,10 +290,15 @@ class TestRemake:
         (tmp_path / "no.yaml").write_text("a: 1\n")
         (tmp_path / "newer.yaml").write_text("schema_version: v0.5\n")
         (tmp_path / "folder").mkdir()
+        (tmp_path / "sequence").mkdir()
+        (tmp_path / "sequence" / "retention.json").write_text("{}")
+        other = "retention.json: is no evaluation; its report is written again by: gmb sequential"
         (tmp_path / "file").write_text("")
         for source, out, message in (
             (tmp_path / "gone.yaml", None, "gone.yaml: there is no such file"),
             (tmp_path / "folder", None, "folder: holds no results.yaml; name a results file"),
+            (tmp_path / "sequence", None, other),
+            (tmp_path / "sequence" / "retention.json", None, other),
             (tmp_path / "no.yaml", None, "no.yaml: is no results file: it has no schema_version"),
             (tmp_path / "newer.yaml", None, "schema_version is 'v0.5', this version reads 'v0.4'"),
             (file, tmp_path / "x.pdf", "the report is a page; end its name in .html"),
