@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gmb_hf.cli import screen
+from gmb_hf.cli import output, screen
 from gmb_hf.cli.options import App, Private, Repo, argument, option, product, several
 from gmb_hf.errors import CheckFailed, InputError
 from gmb_hf.tables import Column, Table
@@ -229,7 +230,8 @@ def tokenizer(
     """Train a tokenizer of GPT-2's kind (byte-level BPE) on text; nothing is downloaded for it."""
     from gmb_hf.language.data import train_tokenizer
 
-    made = train_tokenizer(_texts(text), vocabulary, out)
+    shown = sys.stderr.isatty() and not output.current().quiet
+    made = train_tokenizer(_texts(text), vocabulary, out, show_progress=shown)
     screen.say_whole("tokens", f"{len(made):,}")
     following = f"gmb data export --text {shlex.join(text)} --tokenizer {shlex.quote(str(out))}"
     screen.written([out / "tokenizer.json"], following=f"{following} --out data")

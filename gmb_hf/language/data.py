@@ -253,7 +253,9 @@ def export_texts(texts: Sequence[Text], tokenizer: str, out: str | Path) -> list
     return told
 
 
-def train_tokenizer(texts: Sequence[Text], vocabulary: int, out: str | Path) -> Any:
+def train_tokenizer(
+    texts: Sequence[Text], vocabulary: int, out: str | Path, *, show_progress: bool = False
+) -> Any:
     """Train GPT-2's kind of tokenizer (byte-level BPE) on texts, and save it in a folder.
 
     The same texts give the same tokenizer; every text can be encoded, since all bytes are tokens.
@@ -262,6 +264,7 @@ def train_tokenizer(texts: Sequence[Text], vocabulary: int, out: str | Path) -> 
         texts: read once, in constant memory.
         vocabulary: tokens, the 256 bytes and the end of document `<|endoftext|>` included.
         out: a new folder.
+        show_progress: the library's own bars, on standard error.
 
     Raises:
         InputError: fewer than 257 tokens, a folder that is there, or a text that cannot be read.
@@ -278,7 +281,11 @@ def train_tokenizer(texts: Sequence[Text], vocabulary: int, out: str | Path) -> 
     core = ByteLevelBPETokenizer()
     every = (piece.text for text in texts for piece in text.pieces())
     core.train_from_iterator(
-        every, vocabulary, min_frequency=2, show_progress=False, special_tokens=[SEPARATOR]
+        every,
+        vocabulary,
+        min_frequency=2,
+        show_progress=show_progress,
+        special_tokens=[SEPARATOR],
     )
     made = PreTrainedTokenizerFast(tokenizer_object=core._tokenizer, eos_token=SEPARATOR)
     with whole_folder(Path(out)) as folder:

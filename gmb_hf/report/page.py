@@ -80,7 +80,7 @@ def write_page(results: Results, path: str | Path, **said: Any) -> Path:
 
 OTHER_REPORTS = {
     "retention.json": "gmb sequential report RUN",
-    "generalization.json": "gmb generalization RUN",
+    "generalization.json": "gmb generalization NAME=RUN",
     "incontext.json": "gmb icl report RUN",
     "fit.json": "gmb scaling fit GRID",
     "heldout.json": "gmb heldout, as before",
