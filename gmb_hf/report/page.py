@@ -83,8 +83,9 @@ OTHER_REPORTS = {
     "generalization.json": "gmb generalization NAME=RUN",
     "incontext.json": "gmb icl report RUN",
     "fit.json": "gmb scaling fit GRID",
-    "heldout.json": "gmb heldout, as before",
-    "benchmark.json": "gmb benchmark, as before",
+    "heldout.json": "gmb heldout",
+    "benchmark.json": "gmb benchmark",
+    "scoreboard.json": "gmb crucible scoreboard",
 }
 """What other commands leave beside their report.html -> what writes that again."""
 
@@ -105,7 +106,7 @@ def remake_page(source: str | Path, out: str | Path | None = None) -> Path:
     for other in (file, *inside):
         if other.name in OTHER_REPORTS and other.is_file():
             does = OTHER_REPORTS[other.name]
-            raise InputError(f"{other}: is no evaluation; its report is written again by: {does}")
+            raise InputError(f"{other}: is no evaluation; its report is made by: {does}")
     if file.is_dir():
         file = file / "results.yaml"
         if not file.exists():

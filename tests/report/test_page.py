@@ -292,7 +292,7 @@ class TestRemake:
         (tmp_path / "folder").mkdir()
         (tmp_path / "sequence").mkdir()
         (tmp_path / "sequence" / "retention.json").write_text("{}")
-        other = "retention.json: is no evaluation; its report is written again by: gmb sequential"
+        other = "retention.json: is no evaluation; its report is made by: gmb sequential"
         (tmp_path / "file").write_text("")
         for source, out, message in (
             (tmp_path / "gone.yaml", None, "gone.yaml: there is no such file"),
