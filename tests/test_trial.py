@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from gmb_hf.hub import panels
 from gmb_hf.hub.panels import FrozenPanel, Recipe
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.claims import CLAIMS
-from gmb_hf.report.trial import KINDS
+from gmb_hf.report.trial import KINDS, measured
 from gmb_hf.trial import trial
 
 COLUMNS = ("test_acc", "train_acc", "embedding_gini", "embedding_norm", "embedding_rank")
@@ -79,6 +80,16 @@ def test_a_trial_from_panels_to_one_page(folder: Path) -> None:
     said = f"Here `embedding_gini` (knows the task) warned of {warned:.0%} ["
     assert said in next(line for line in page.splitlines() if "**Fourier concentration**" in line)
     assert page.count("Not measured: no panel of this trial has its columns.") > 20
+    # Of many panels a sentence names the least and the most.
+    claim = next(claim for claim in CLAIMS if "embedding_gini" in claim.indicators)
+    own = [row for row in found.rows if row.item.name == "embedding_gini"]
+    shares = {"a": 0.5, "b": 0.25, "c": 1.0, "d": 0.75}
+    many = [
+        own[0]._replace(panel=panel, at=own[0].at.model_copy(update={"warned": share}))
+        for panel, share in shares.items()
+    ]
+    text = measured(claim, many, [*shares])
+    assert re.search(r"warned of 25% \[[\d, ]+\] on b to 100% \[[\d, ]+\] on c \(", text), text
     # The same call judges nothing again.
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("results.yaml")}
     again = trial(["first", "second"], folder, figures=False)

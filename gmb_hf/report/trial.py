@@ -204,6 +204,9 @@ def _cell(axes: Axes, x: int, y: float, row: TrialRow | None) -> None:
         axes.plot([x + 0.34], [y - 0.2], marker="o", markersize=1.6, color=ink)
 
 
+_SAID = 3  # panels of which a sentence names each
+
+
 def measured(claim: Claim, rows: Sequence[TrialRow], panels: Sequence[str]) -> str:
     """What the trial found of one claim, in one sentence of Markdown.
 
@@ -251,19 +254,28 @@ def _named(line: Sequence[TrialRow | None]) -> str:
 
 
 def _shares(line: Sequence[TrialRow | None], *, false: bool = False) -> str:
-    """Shares of events by panel with their intervals, and of runs falsely alarmed."""
-    said = []
-    for row in line:
-        if row is None:
-            continue
-        share = "none of the events" if row.at.warned is None else f"{row.at.warned:.0%}"
-        if row.at.warned is not None and row.at.warned_interval is not None:
-            low, high = row.at.warned_interval.low, row.at.warned_interval.high
-            share += f" [{100 * low:.0f}, {100 * high:.0f}]"
-        if false and row.at.false_share is not None:
-            share += f", falsely alarming {row.at.false_share:.0%} of runs,"
-        said.append(f"{share} on {row.panel}")
+    """Shares of events by panel with their intervals, and of runs falsely alarmed.
+
+    Of many panels the least and the most, since the tables have every number.
+    """
+    held = [row for row in line if row is not None]
+    if len(held) > _SAID:
+        held = sorted(held, key=lambda row: row.at.warned or 0.0)
+        return f"{_share(held[0], false)} to {_share(held[-1], false)}"
+    said = [_share(row, false) for row in held]
     return ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1]
+
+
+def _share(row: TrialRow, false: bool) -> str:
+    if row.at.warned is None:
+        return f"none of the events on {row.panel}"
+    share = f"{row.at.warned:.0%}"
+    if row.at.warned_interval is not None:
+        low, high = row.at.warned_interval.low, row.at.warned_interval.high
+        share += f" [{100 * low:.0f}, {100 * high:.0f}]"
+    if false and row.at.false_share is not None:
+        share += f", falsely alarming {row.at.false_share:.0%} of runs,"
+    return f"{share} on {row.panel}"
 
 
 def render_trial(
