@@ -50,7 +50,7 @@ def show(name: Name) -> None:
 
     panel = FrozenPanel.find(name)
     design, record = panel.design(), panel.record
-    screen.say(record.asks + ".")
+    screen.say(record.asks + "?")
     screen.say_whole("folder", str(panel.folder))
     screen.say_whole("hash", panel.entry.content_hash)
     logs = {part: panel.read(part) for part in panel.parts}

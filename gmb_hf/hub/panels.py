@@ -75,7 +75,7 @@ class Recipe:
 
     Attributes:
         name: letters, digits and hyphens; also its folder.
-        asks: the question that it answers, a sentence without a full stop.
+        asks: the question that it answers, without its question mark.
         config: what is trained, with its explore and its held-out seeds.
         locks: how many locks may look at its held-out part.
         license: of its logs, as the Hub names it.
