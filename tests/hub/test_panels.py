@@ -78,7 +78,7 @@ def test_load_dataset_reads_it(panel: FrozenPanel) -> None:
 
 def test_its_card_says_how_its_runs_grok(panel: FrozenPanel, held_out_log: RunLog) -> None:
     text = panel.card.path.read_text(encoding="utf-8")
-    assert "Does it \\<work\\>. A panel is frozen" in text
+    assert "Does it \\<work\\>? A panel is frozen" in text
     assert "`gmb made it` with gmb_hf" in text
     curves = panel.record.curves
     assert curves is not None
