@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -21,7 +22,16 @@ from pydantic import AllowInfNan, Field, FiniteFloat, field_validator, model_val
 from gmb_hf._version import __version__
 from gmb_hf.design.design import UNDECLARED, Design, Ensemble, ParamValue
 from gmb_hf.design.power import effective_budget
-from gmb_hf.documents import Count, Many, Section, check_seal, load_yaml, seal, write_yaml
+from gmb_hf.documents import (
+    Count,
+    Many,
+    Section,
+    canonical_hash,
+    check_seal,
+    load_yaml,
+    seal,
+    write_yaml,
+)
 from gmb_hf.errors import InputError, first_of, unknown
 from gmb_hf.escape import cut, html_table
 from gmb_hf.files import claimed
@@ -552,6 +562,15 @@ class Lock:
     def hash(self) -> str:
         """SHA-256 (hex) over everything else in the lock."""
         return self.x_lock.hash
+
+    @cached_property
+    def content(self) -> str:
+        """SHA-256 (hex) over what decides; the same when the lock is made again on another day."""
+        record = self.x_lock.plain()
+        about = ("created", "package_version", "hash")
+        return canonical_hash(
+            {**self.design.plain(), "x_lock": {k: v for k, v in record.items() if k not in about}}
+        )
 
     def thresholds(self, name: str, member: str = CENTRAL) -> dict[float, float]:
         """`{target: threshold}` of one candidate; infinity where the answer is ABSTAIN.

@@ -254,10 +254,15 @@ class PanelRecord(Section):
 
 
 class LookedRecord(Section):
-    """A lock that judged the held-out part."""
+    """A lock that judged the held-out part; made again on another day it is no other one."""
 
     lock_hash: str
+    content: str = Field("", description="`Lock.content`; empty in lines of older versions")
     date: str
+
+    def is_of(self, lock: Lock) -> bool:
+        """Whether it is a look of this lock."""
+        return lock.hash == self.lock_hash or lock.content == self.content
 
 
 class Ledger(Section):
@@ -387,20 +392,21 @@ class FrozenPanel:
             InputError: the panel is worn out.
         """
         known, allowed = self.ledger().locks, self.record.locks_allowed
-        if len(known) >= allowed and all(one.lock_hash != lock.hash for one in known):
+        if len(known) >= allowed and not any(one.is_of(lock) for one in known):
             raise InputError(
                 f"panel {self.name!r}: {len(known)} locks have judged its held-out runs, as many "
                 f"as its card allows; judge on runs that nobody has looked at"
             )
 
-    def keep_look(self, lock_hash: str) -> int:
+    def keep_look(self, lock: Lock) -> int:
         """Write a lock into the ledger, once; returns how many it has then."""
         path = self.folder / LEDGER
         with claimed(path, _TAKEN):
             known = self.ledger().locks
-            if all(one.lock_hash != lock_hash for one in known):
+            if not any(one.is_of(lock) for one in known):
                 today = datetime.date.today().isoformat()
-                known = (*known, LookedRecord(lock_hash=lock_hash, date=today))
+                look = LookedRecord(lock_hash=lock.hash, content=lock.content, date=today)
+                known = (*known, look)
                 write_yaml(path, Ledger(locks=known).plain(), heading=_HEADING)
         return len(known)
 
@@ -645,5 +651,5 @@ def with_ledger(evaluation: Evaluation) -> Evaluation:
     """Write the lock of an evaluation into the ledger of the panel whose runs it judged."""
     lock, panel = evaluation.lock, panel_of(evaluation.log)
     if lock is not None and panel is not None:
-        panel.keep_look(lock.hash)
+        panel.keep_look(lock)
     return evaluation

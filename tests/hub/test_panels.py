@@ -13,6 +13,7 @@ from hub_store import Hub
 from gmb_hf import Design, InputError, RunLog, preset
 from gmb_hf.benchmark.curve_shape import CurveShape
 from gmb_hf.benchmark.results import Results
+from gmb_hf.documents import seal
 from gmb_hf.hub import panels
 from gmb_hf.hub.panels import FrozenPanel, Recipe
 from gmb_hf.hub.sources import design_for, read_runs
@@ -141,6 +142,14 @@ def test_from_a_lock_to_the_ledger(panel: FrozenPanel, commands: Terminal) -> No
     assert looked.lock_hash == yaml.safe_load(Path("lock.yaml").read_text())["x_lock"]["hash"]
     said = commands.done("panel", "show", NAME)
     assert "1 of 200 have judged its held-out part" in said
+    # The same lock, made again on another day, is no other look.
+    lock = yaml.safe_load(Path("lock.yaml").read_text())
+    lock["x_lock"]["created"] = "2026-01-01T00:00:00+00:00"
+    lock["x_lock"]["hash"] = seal(lock, "x_lock.hash")
+    Path("again.yaml").write_text(yaml.safe_dump(lock))
+    again = ("evaluate", "--lock=again.yaml", f"--runs=panel:{NAME}", "--no-figures")
+    commands.done(*again, "--out=again")
+    assert FrozenPanel.find(NAME).ledger().locks == (looked,)
     # A panel that is worn out is judged by no other lock.
     others = [{"lock_hash": f"{number:064}", "date": "2026-01-01"} for number in range(200)]
     (panel.folder / "looks.yaml").write_text(yaml.safe_dump({"locks": others}))
