@@ -112,6 +112,7 @@ def evaluate_lock(
         notes=(*notes, *_ensemble_notes(lock), *look_notes(lock, look)),
         lock_path=lock_path,
         look=look.number,
+        system=said if transfer else None,
         on_done=on_done,
     )
     look.keep()
@@ -197,6 +198,7 @@ def _evaluate(
     notes: Sequence[str],
     lock_path: str | None = None,
     look: int | None = None,
+    system: Mapping[str, Sequence[Any]] | None = None,
     on_done: Callable[[str], None] | None,
 ) -> Evaluation:
     """Judge every score, by the lock's thresholds, those of explore runs, or of the runs alone."""
@@ -240,6 +242,7 @@ def _evaluate(
         date=None if lock is None else lock.x_lock.created.partition("T")[0],
         notes=[*notes, *prepared.notes, *filter(None, [design.scope])],
         excluded=events.excluded,
+        system=system,
     )
     return Evaluation(results, judgements, events, prepared.judged, design, lock)
 

@@ -77,6 +77,11 @@ class BoundaryRecord(OpenSection):
     task: str | None
     model: str | None
     seeds_eval: Many[int | str] = ()
+    x_judged: dict[str, Many[Any]] | None = Field(
+        None,
+        description="what the judged runs say of theirs, where that is another than the lock's",
+        exclude_if=lambda said: said is None,
+    )
 
 
 class EventRecord(OpenSection):
@@ -496,6 +501,7 @@ class Results(OpenSection):
         date: str | None = None,
         notes: Sequence[str] = (),
         excluded: Mapping[str, str] | None = None,
+        system: Mapping[str, Sequence[Any]] | None = None,
         **more: Any,
     ) -> Self:
         """Put an evaluation together.
@@ -513,6 +519,7 @@ class Results(OpenSection):
             notes: what a reader must know, e.g. dropped rows or missing seeds.
             excluded: run name -> label, of the runs that the event excludes; no score was judged
                 on them.
+            system: what the runs say of theirs, where it may be another than the lock's.
             more: other sections, and fields of `summary`.
         """
         kind, stem, task = "E_jump", "compat", None
@@ -555,6 +562,7 @@ class Results(OpenSection):
                 "task": task,
                 "model": design.model if design else None,
                 "seeds_eval": [run if seed is None else seed for run, seed in seeds],
+                "x_judged": system,
             },
             "event": event,
             "summary": summary,

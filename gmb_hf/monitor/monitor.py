@@ -67,16 +67,22 @@ class LockedBoundary:
         lock: its boundary, and the steps that the explore runs had.
         system: field of the boundary -> what the run says of itself, or several such statements;
             None is not compared.
+        judged: the system that the verdicts are about, where it is another than the lock's.
 
     Attributes:
-        unstated: the fields of the lock that the run says nothing about.
+        unstated: the fields of that system that the run says nothing about.
         run: how far the run has come.
 
     Raises:
         InputError: a field that no boundary has, or a lock without a cadence.
     """
 
-    def __init__(self, lock: Lock, system: Mapping[str, Any] | None) -> None:
+    def __init__(
+        self,
+        lock: Lock,
+        system: Mapping[str, Any] | None,
+        judged: Mapping[str, Sequence[Any]] | None = None,
+    ) -> None:
         design, health = lock.design, lock.x_lock.x_health
         if design.cadence is None:
             raise InputError(
@@ -88,6 +94,12 @@ class LockedBoundary:
         self._end = None if health is None else health.last_step
         said = _statements(system or {})
         foreign = "the run's {0} is {2!r}, the lock is about {1!r}"
+        if judged is not None:
+            stated = {name: judged.get(name, ()) for name in _SYSTEM[:-1]}
+            design = design.replace(
+                **{name: one[0] if len(one) == 1 else None for name, one in stated.items()}
+            )
+            foreign = foreign.replace("lock is", "verdicts are")
         self._foreign = next((foreign.format(*one) for one in differing(design, said)), None)
         locked = [name for name in _SYSTEM[:-1] if getattr(design, name) is not None]
         self.unstated = tuple(name for name in locked if not said.get(name))
@@ -504,7 +516,8 @@ class AlarmMonitor:
             default its primary one, which the verdicts, and so what may act, are about.
         target: by windows, the false positive rate; one of the lock's, by default its primary one.
         system: what the run says of itself, by field of the lock's boundary (task, model,
-            optimizer, schedule); where it differs, the monitor abstains.
+            optimizer, schedule); where it differs from the system that the verdicts are about, the
+            lock's own or the one judged by `--transfer`, the monitor abstains.
 
     Attributes:
         rule: unit, budget, thresholds, and what they promise.
@@ -541,7 +554,10 @@ class AlarmMonitor:
             raise InputError(f"{what}; give {odd[2]}, or unit {odd[1]}", code="other_unit")
         self.lock = lock if isinstance(lock, Lock) else Lock.read(lock)
         self.results = results_of(self.lock, results)
-        self._boundary = LockedBoundary(self.lock, system)
+        by_runs = (item.x_first_alarm for item in self.results.indicators)
+        self.transferred = any(first and first.basis == "shown" for first in by_runs)
+        judged = self.results.boundary.x_judged or {} if self.transferred else None
+        self._boundary = LockedBoundary(self.lock, system, judged)
         self.cadence = self._boundary.cadence
         if unit == "run":
             self.rule = AlarmRule.by_runs(self.lock, self.results, act, budget)
@@ -562,8 +578,6 @@ class AlarmMonitor:
         self._since = 0
         self._file: StateFile | None = None
         unstated = ", ".join(self._boundary.unstated)
-        by_runs = (item.x_first_alarm for item in self.results.indicators)
-        self.transferred = any(first and first.basis == "shown" for first in by_runs)
         self.notes = (
             *([_TRANSFERRED] if self.transferred else []),
             *self.rule.notes,

@@ -370,6 +370,19 @@ class TestAbstention:
         )
         assert last(monitor, islice(evaluated.rows(), 1, None)).state == "ABSTAIN"
 
+    def test_after_a_transfer_the_system_is_the_one_that_was_judged(
+        self, transferred: Path
+    ) -> None:
+        files = [transferred / name for name in ("lock.yaml", "results.yaml")]
+        states = {}
+        for task in (SYSTEM["task"], "another"):
+            # So few runs show no budget, so that none may act and one is read along.
+            monitor = AlarmMonitor(*files, show=[NORM], system={**SYSTEM, "task": task})
+            states[task] = monitor.update(step=0, embedding_norm=3.0).indicator(NORM).broken
+            assert not any("does not say" in note for note in monitor.notes)
+        told = f"the run's task is {SYSTEM['task']!r}, the verdicts are about 'another'"
+        assert states == {SYSTEM["task"]: told, "another": None}
+
     def test_what_the_run_does_not_say_is_noted(self, evaluated: Evaluated) -> None:
         said = {"task": ["synthetic"], "model": None, "checkpoint_every_steps": [10]}
         monitor = evaluated.monitor(NORM, system=said)
