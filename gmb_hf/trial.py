@@ -12,11 +12,18 @@ these runs, is not judged again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
+
+from threadpoolctl import threadpool_limits
 
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.locking import explore, make_lock, write_explored
@@ -24,7 +31,7 @@ from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results
 from gmb_hf.design.lock import Lock
-from gmb_hf.errors import InputError
+from gmb_hf.errors import InputError, positive_int
 from gmb_hf.files import write_text
 from gmb_hf.hub.panels import EXPLORE, HELD_OUT, FrozenPanel, here, with_ledger
 from gmb_hf.report.answer import primary_budget
@@ -41,6 +48,8 @@ from gmb_hf.report.trial import (
 
 if TYPE_CHECKING:
     from gmb_hf.run import Counting
+
+Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,7 @@ def trial(
     out: str | Path,
     *,
     figures: bool = True,
+    jobs: int | None = None,
     counting: Counting | None = None,
 ) -> Trial:
     """Judge every candidate of the panels' designs, and each lock on the other panels.
@@ -73,28 +83,38 @@ def trial(
         panels: names; "all" for every one that is here and has a held-out part.
         out: the folder; the same call goes on where it stopped.
         figures: whether to draw those of each panel, too.
+        jobs: panels judged at a time, in processes of their own; one a core if not given.
         counting: shows progress; nothing is shown without it.
 
     Raises:
-        InputError: no such panel, one without a held-out part, one that was changed, or a folder
-            that holds the trial of other panels.
+        InputError: no such panel, one without a held-out part, one that was changed, a folder
+            that holds the trial of other panels, or a process was killed.
     """
-    counting = counting or (lambda what, count: nullcontext(lambda done: None))
+    counting = counting or _no_counting
+    jobs = positive_int("--jobs", (os.cpu_count() or 1) if jobs is None else jobs)
     folder, chosen = Path(out), tuple(_split(here()) if list(panels) == ["all"] else panels)
     if not chosen:
         raise InputError("--panels: no panel is here; gmb panel list says which there are")
     found = {name: FrozenPanel.find(name) for name in chosen}
     for name in set(chosen) - set(_split(chosen)):
         raise InputError(f"--panels: panel {name!r} has no held-out part to be judged on")
-    results = {
-        name: judge(panel, folder / name, figures=figures, counting=counting)
+    of_scores = counting if jobs == 1 else _no_counting  # else the bar counts panels
+    results = _in_processes(
+        {
+            name: partial(judge, panel, folder / name, figures=figures, counting=of_scores)
+            for name, panel in found.items()
+        },
+        jobs,
+        counting("judging panels", len(chosen)) if jobs > 1 else _no_counting("", None),
+    )
+    crossed = {
+        f"{lock_of} on {name}": partial(_transferred, lock_of, panel, folder, results[lock_of])
+        for lock_of in chosen
         for name, panel in found.items()
+        if lock_of != name
     }
     transfers = [
-        _transferred(lock_of, panel, folder, results[lock_of])
-        for lock_of in chosen
-        for panel in found.values()
-        if lock_of != panel.name
+        *_in_processes(crossed, jobs, counting("locks on other panels", len(crossed))).values()
     ]
     rows = [row for name in chosen for row in rows_of(name, results[name])]
     page = render_trial(
@@ -105,6 +125,50 @@ def trial(
     for table in (trial_table(rows), transfer_table(transfers)):
         paths += table.write(folder / "tables")
     return Trial(chosen, tuple(rows), tuple(transfers), tuple(paths))
+
+
+def _no_counting(what: str, count: int | None) -> AbstractContextManager[Callable[[str], None]]:
+    return nullcontext(lambda done: None)
+
+
+def _in_processes(
+    calls: Mapping[str, Callable[[], Found]],
+    jobs: int,
+    counted: AbstractContextManager[Callable[[str], None]],
+) -> dict[str, Found]:
+    """What calls return, by their names; in this process, or at most `jobs` others.
+
+    Raises:
+        InputError: of a call, or a process was killed.
+    """
+    with counted as done:
+        if jobs == 1 or len(calls) < 2:
+            found = {}
+            for name, call in calls.items():
+                found[name] = call()
+                done(name)
+            return found
+        context = get_context("spawn")  # a forked process may inherit held locks
+        with ProcessPoolExecutor(min(jobs, len(calls)), context, initializer=_one_thread) as pool:
+            waiting = {pool.submit(call): name for name, call in calls.items()}
+            try:
+                for ended in as_completed(waiting):
+                    ended.result()
+                    done(waiting[ended])
+            except BrokenProcessPool:
+                raise InputError(
+                    f"--jobs {jobs}: a process was ended, as it is where memory runs out; the same "
+                    "command with --jobs 1 goes on with what is there"
+                ) from None
+            finally:
+                pool.shutdown(cancel_futures=True)
+            return {name: ended.result() for ended, name in waiting.items()}
+
+
+def _one_thread() -> None:
+    """More would share the cores with those of the other processes."""
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # of what is loaded later
+    threadpool_limits(1)
 
 
 def rows_of(panel: str, results: Results) -> list[TrialRow]:
@@ -123,7 +187,12 @@ def _split(names: Sequence[str]) -> list[str]:
 
 
 def judge(
-    panel: FrozenPanel, folder: Path, *, figures: bool, counting: Counting, exploring: bool = True
+    panel: FrozenPanel,
+    folder: Path,
+    *,
+    figures: bool,
+    counting: Counting = _no_counting,
+    exploring: bool = True,
 ) -> Results:
     """Explore, lock and evaluate one panel in a folder, or read what an earlier call left there.
 

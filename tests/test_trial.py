@@ -92,7 +92,7 @@ def test_a_trial_from_panels_to_one_page(folder: Path) -> None:
     assert re.search(r"warned of 25% \[[\d, ]+\] on b to 100% \[[\d, ]+\] on c \(", text), text
     # The same call judges nothing again.
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("results.yaml")}
-    again = trial(["first", "second"], folder, figures=False)
+    again = trial(["first", "second"], folder, figures=False, jobs=2)
     assert [row.at for row in again.rows] == [row.at for row in found.rows]
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("results.yaml")} == before
 
@@ -106,7 +106,7 @@ def test_what_is_refused(folder: Path) -> None:
     (folder / "second" / "lock.yaml").write_bytes((folder / "first" / "lock.yaml").read_bytes())
     message = "second/lock.yaml: is a lock of another panel, or of another design; choose another"
     with pytest.raises(InputError, match=message):
-        trial(["first", "second"], folder, figures=False)
+        trial(["first", "second"], folder, figures=False, jobs=1)
 
 
 def test_every_published_signal_has_its_claim_once() -> None:

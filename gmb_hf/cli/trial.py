@@ -15,13 +15,18 @@ def trial(
     out: Annotated[Path, product("Folder for all of it; an earlier start resumes.", "trial")],
     panels: Annotated[str, option("Names with commas, or all.")] = "all",
     figures: Figures = True,
+    jobs: Annotated[int | None, option("Panels judged at a time; one a core if not given.")] = None,
 ) -> None:
     """Lock every signal on each panel's explore runs, and judge it once on the held-out ones."""
     from gmb_hf.report.answer import KINDS, hardest
     from gmb_hf.trial import trial as hold
 
     found = hold(
-        [name.strip() for name in panels.split(",")], out, figures=figures, counting=screen.counting
+        [name.strip() for name in panels.split(",")],
+        out,
+        figures=figures,
+        jobs=jobs,
+        counting=screen.counting,
     )
     columns = (
         Column("panel"),
