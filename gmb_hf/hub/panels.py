@@ -172,7 +172,15 @@ RECIPES: dict[str, Recipe] = {
         Recipe(
             "sub-59",
             "Does it hold with four times the rows and a model of twice the width",
-            _panel("600000:600032", "610000:610064", "task.prime=59"),
+            _panel(
+                "600000:600032",
+                "610000:610064",
+                "task.prime=59",
+                "task.train_fraction=0.4",
+                "model.width=96",
+                "model.mlp_width=256",
+                "training.lr=0.006",
+            ),
         ),
         Recipe(
             "costly-29",
