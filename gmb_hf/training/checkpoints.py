@@ -85,10 +85,14 @@ class Rows:
         """The step at which the run of each seed ends, as far as the rows tell: int64 [S].
 
         `training.stop_after` steps after the first checkpoint at which held-out accuracy has been
-        .9 for five in a row; without it, or before, the last step of all.
+        .9 for five in a row; without it, or before, the last step of all. A run that diverges ends
+        at the checkpoint before the one at which its training loss is not finite.
         """
         accuracy = np.stack(self.values["test_acc"])  # [T, S]
         ends = np.full(accuracy.shape[1], training.steps)
+        diverged = ~np.isfinite(np.stack(self.values["train_loss"]))
+        before = np.asarray(self.steps)[diverged.argmax(0) - 1]
+        ends = np.where(diverged.any(0), before, ends)
         if training.stop_after is None or len(accuracy) < HELD:
             return ends
         every = training.checkpoint_every

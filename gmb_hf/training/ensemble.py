@@ -246,6 +246,13 @@ class StackedModel:
             for name, mask in self.masks.items():
                 self.weights[name][index].mul_(mask)
 
+    def restart_member(self, index: int, model: torch.nn.Module) -> None:
+        """Take the weights of a model, as `load_member`, and forget the moments of its place."""
+        self.load_member(index, model)
+        for state in self.optimizer.state.values():
+            for key in ("exp_avg", "exp_avg_sq"):
+                state[key][index] = 0.0
+
     def some(self, places: Sequence[int]) -> StackedModel:
         """A copy of the models at some places, with their moments, to be trained further."""
         part = copy.copy(self)

@@ -179,8 +179,9 @@ def train_group(
     """Train one group, from its saved state if there is one, and write the log of what has ended.
 
     Where runs end early (`training.stop_after`) and half of them have, the others are left as the
-    state of a group of half the size, whose shape is then compiled for all groups. Returns the path
-    of the log.
+    state of a group of half the size, whose shape is then compiled for all groups. Where seeds draw
+    their own settings one that diverges ends too: no setting is at fault for all of them. Returns
+    the path of the log.
     """
     training = config.training
     ensemble = Ensemble(config, seeds, device=device, compiled=compiled)
@@ -203,7 +204,8 @@ def train_group(
         parts = [
             rows.of([place], int(ends[place])).log([seeds[place]], metadata) for place in places
         ]
-        return RunLog.concat(parts) if training.stop_after else rows.log(seeds, metadata)
+        early = training.stop_after or (ends < ensemble.step).any()
+        return RunLog.concat(parts) if early else rows.log(seeds, metadata)
 
     def state() -> dict[str, Tensor]:
         others = under(_CALLBACK, callback.state()) | under(_OBSERVER, observer.state())
@@ -213,7 +215,14 @@ def train_group(
         at_checkpoint = ensemble.step % training.checkpoint_every == 0
         losses, logits = ensemble.gradients(keep_logits=at_checkpoint)
         if at_checkpoint and rows.last < ensemble.step:
+            may_diverge = config.draws.any and rows.steps
+            diverged = torch.where(~losses.isfinite())[0].tolist() if may_diverge else []
+            for place in diverged:  # its run is over; what stands in its place must not be NaN
+                ensemble.restart_member(place, initial_model(config, seeds[place]))
+            if diverged:
+                losses, logits = ensemble.gradients(keep_logits=True)
             found = observer.measure(losses, logits)
+            found["train_loss"][diverged] = np.nan
             rows.add(ensemble.step, {**found, **callback.measure(found["train_acc"]), **drawn})
             tell("measured", ensemble.seeds, found | {"step": np.full(len(seeds), ensemble.step)})
             ends = rows.ends(training)
@@ -375,7 +384,10 @@ def train_seed(
             updates = {
                 name: weight.detach() - before[name] for name, weight in ensemble.weights.items()
             }
-            found = observer.measure(*ensemble.gradients(keep_logits=True), updates)
+            losses, logits = ensemble.gradients(keep_logits=True)
+            if config.draws.any and rows.steps and not losses.isfinite().all():
+                break  # it has diverged, with what it drew
+            found = observer.measure(losses, logits, updates)
             rows.add(step, {**found, **drawn})
             listener.measured([seed], {**found, "step": np.array([step])})
         ended = bool(rows.steps) and step >= rows.ends(settings)[0]

@@ -100,6 +100,28 @@ def test_rates_of_its_own_train_each_model_as_torch_does():
     assert part.member(0).config.initializer_range == config.of_seed(9).model.initializer_range
 
 
+def test_a_seed_that_diverges_with_what_it_drew_ends_there(tmp_path):
+    law = DrawSettings(lr=(1e-3, 1e30))
+    config = drawing(law, task={"prime": 7}, training={"steps": 20, "checkpoint_every": 5})
+    rates = {seed: config.of_seed(seed).training.lr for seed in range(100)}
+    calm = next(seed for seed, rate in rates.items() if rate < 0.1)
+    diverged = [seed for seed, rate in rates.items() if rate > 1e20][:2]
+    log = RunLog.read(train_seeds(config, [*diverged, calm], tmp_path / "together"))
+    last = {seed: log.select([f"seed_{seed}"]).panel("step").steps[0][-1] for seed in log.seeds}
+    assert last == {diverged[0]: 0, diverged[1]: 0, calm: 20}
+    for name in log.observables:
+        assert np.isfinite(log.table[name]).all(), name
+    for engine in ("stacked", "single"):
+        alone = [diverged[0], calm]
+        folder = tmp_path / engine
+        each = RunLog.read(train_seeds(config, alone, folder, engine=engine, jobs=1))
+        for run in each.runs:
+            own, of_all = each.select([run]), log.select([run])
+            assert own.panel("step").steps[0].tolist() == of_all.panel("step").steps[0].tolist()
+            losses = [one.panel("train_loss").values for one in (own, of_all)]
+            np.testing.assert_allclose(*losses, rtol=1e-3)
+
+
 def test_a_folder_of_draws_has_the_runs_that_each_seed_is_alone(tmp_path):
     config = drawing(LAW, task={"prime": 7}, training={"steps": 10, "observables": "published"})
     seeds = range(5)
