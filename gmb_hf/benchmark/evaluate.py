@@ -126,7 +126,7 @@ def _lacking(lock: Lock, log: RunLog) -> dict[str, list[str]]:
     such score. Empty where no score is left: the error that follows names the column.
     """
     needs = {name: item.needs for name, item in lock.x_lock.candidates.items()}
-    have = {*log.observables, "step"}
+    have = {*log.shared_observables, "step"}
     lacking = {name: [one for one in of if one not in have] for name, of in needs.items()}
     found = {name: columns for name, columns in lacking.items() if columns}
     return found if len(found) < len(needs) else {}
@@ -138,7 +138,7 @@ def _lacking_note(lacking: Mapping[str, Sequence[str]]) -> str:
         for name, columns in lacking.items()
     )
     were = "1 locked score was" if len(lacking) == 1 else f"{len(lacking)} locked scores were"
-    return f"{were} not judged, because these runs lack columns: {listed}"
+    return f"{were} not judged, because these runs, or some of them, lack columns: {listed}"
 
 
 def evaluate_runs(

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 from ensemble_runs import design_with, ensemble
 from ensemble_runs import runs as ensemble_runs
@@ -234,9 +235,18 @@ def test_another_system_is_judged_by_the_scores_that_it_has(judged):
     found = evaluate_lock(lock, lacking, transfer=True).results
     assert "noise" not in [item.name for item in found.indicators]
     told = [note for note in found.summary.x_notes if "not judged" in note]
-    assert told == ["1 locked score was not judged, because these runs lack columns: noise"]
+    said = "1 locked score was not judged, because these runs, or some of them, lack columns: noise"
+    assert told == [said]
     at = found.indicator("rise").x_first_alarm.at(BUDGET)
     assert at.n_warned == primary(judged, "rise").n_warned
+    # Runs of several systems: one without a value is enough.
+    whole = runs(120, 1000)
+    kept = pc.if_else(pc.equal(whole.table["run"], whole.runs[0]), None, whole.table["noise"])
+    place = whole.table.column_names.index("noise")
+    some = RunLog.from_table(whole.table.set_column(place, "noise", kept), metadata=whole.metadata)
+    other, _ = make_lock(design(), runs(81, 0))  # each allows one look
+    found = evaluate_lock(other, some, transfer=True).results
+    assert said in found.summary.x_notes
 
 
 def test_the_runs_that_would_settle_it_do():
