@@ -171,9 +171,11 @@ def save_figure(
 ) -> list[Path]:
     """Write `path`.png (`DPI`) and `path`.svg, or one of them; returns the files.
 
-    They are written atomically, and equal figures give equal bytes.
+    They are written atomically, and equal figures give equal bytes. The figure is laid out once,
+    so that its files show the same.
     """
     written, stem = [], Path(path)
+    layout = figure.get_layout_engine()
     with house_style():
         for suffix in formats:
             target = stem.with_name(f"{stem.name}.{suffix}")
@@ -183,6 +185,8 @@ def save_figure(
                 warnings.filterwarnings("ignore", message="Glyph .* missing from")
                 figure.savefig(temporary, format=suffix, dpi=DPI, metadata=metadata)
             written.append(target)
+            figure.set_layout_engine(None)
+    figure.set_layout_engine(layout)
     return written
 
 
