@@ -536,7 +536,7 @@ class Observer:
             found["correction_rate"] = (right & wrong).sum(1) / wrong.sum(1)
         if self.recorders:
             now = Checkpoint(ensemble, losses, logits, test_logits, hidden, updates)
-            found |= measured_by(self.recorders, now)
+            found = measured_by(self.recorders, now, found)
         values = {name: value.double().cpu().numpy() for name, value in found.items()}
         for name, value in values.items():
             self._check_finite(name, value)

@@ -14,6 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from gmb_hf.errors import InputError
 from gmb_hf.training.ensemble import Ensemble
 
 
@@ -56,6 +57,11 @@ class Recorder:
     def __init__(self, ensemble: Ensemble) -> None:
         """Begin with an ensemble at step 0."""
 
+    @property
+    def name(self) -> str:
+        """How errors name it."""
+        return type(self).__name__
+
     def measure(self, now: Checkpoint) -> dict[str, Tensor]:
         """Name of each column -> [S]. It is called without gradients: see `torch.enable_grad`."""
         return {}
@@ -77,6 +83,10 @@ class Seldom(Recorder):
     def __init__(self, recorder: Recorder, every: int) -> None:
         self._recorder, self._every = recorder, every
         self._last: dict[str, Tensor] = {}
+
+    @property
+    def name(self) -> str:
+        return self._recorder.name
 
     def measure(self, now: Checkpoint) -> dict[str, Tensor]:
         ensemble = now.ensemble
@@ -147,12 +157,23 @@ class Window:
         ]
 
 
-def measured_by(recorders: Sequence[Recorder], now: Checkpoint) -> dict[str, Tensor]:
-    """The columns of all recorders; of two of one name an error."""
-    found: dict[str, Tensor] = {}
+def measured_by(
+    recorders: Sequence[Recorder], now: Checkpoint, usual: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The usual columns and those of all recorders.
+
+    Raises:
+        InputError: a recorder gives a column that is there already.
+    """
+    found = dict(usual)
     for recorder in recorders:
         columns = recorder.measure(now)
-        repeated = found.keys() & columns.keys()
-        assert not repeated, f"two recorders give {sorted(repeated)}"
+        repeated = sorted(found.keys() & columns.keys())
+        if repeated:
+            owner = "a usual observable" if repeated[0] in usual else "another recorder's column"
+            raise InputError(
+                f"recorder {recorder.name}: its column {repeated[0]!r} has the name of {owner}; "
+                "give it another name"
+            )
         found |= columns
     return found

@@ -26,6 +26,7 @@ from gmb_hf.training.observables import (
     QUANTILES,
     Observer,
 )
+from gmb_hf.training.recorders import Recorder, Seldom
 
 SEEDS = (3, 8)
 CASES = {
@@ -424,3 +425,31 @@ def test_an_observable_that_overflows_is_named():
     updates[EMBEDDING][0, 0, 0] = 1e200  # its square is infinite
     with pytest.raises(InputError, match="seed 3: update_norm is not finite at step 0"):
         measured.observer.measure(losses, logits, updates)
+
+
+class Again(Recorder):
+    """Records one column by a name that is taken."""
+
+    column = "weight_norm"
+
+    def measure(self, now):
+        return {self.column: torch.zeros_like(now.losses)}
+
+
+class Mine(Again):
+    column = "mine"
+
+
+@pytest.mark.parametrize(
+    ("kinds", "message"),
+    [
+        ([Again], "Again: its column 'weight_norm' has the name of a usual observable"),
+        ([Mine, Mine], "Mine: its column 'mine' has the name of another recorder's column"),
+    ],
+)
+@pytest.mark.parametrize("every", [0, 5])
+def test_a_recorder_overwrites_no_column(kinds, message, every):
+    ensemble = Measured({}).ensemble
+    recorders = [Seldom(kind(ensemble), every) if every else kind(ensemble) for kind in kinds]
+    with pytest.raises(InputError, match=f"^recorder {message}; give it another name$"):
+        Observer(ensemble, recorders).measure(*ensemble.gradients(keep_logits=True))
