@@ -112,6 +112,14 @@ def test_the_order_of_rows_changes_nothing(random) -> None:
     np.testing.assert_array_equal(first.log_odds.coefficients, second.log_odds.coefficients)
 
 
+def test_the_order_of_rows_moves_no_quartile_either() -> None:
+    """A sum of weights that reaches a quarter in one order need not in another."""
+    rows = made_up(20, 50, seed=5)
+    order = np.random.default_rng(5).permutation(len(rows.run))
+    first, second = chosen_of(rows, PENALTIES, 4), chosen_of(rows.select(order), PENALTIES, 4)
+    assert (first.setting, first.losses) == (second.setting, second.losses)
+
+
 def test_a_score_that_tells_is_weighed_and_noise_is_not() -> None:
     chosen = chosen_of(made_up(40), PENALTIES, 5)
     told, noise = chosen.log_odds.coefficients
