@@ -173,6 +173,9 @@ def evaluate(
         design["candidates"] = [own_score(name, log, **known) for name in score or ()]
         try:
             fixed = Design.of(design) if panel is None else panel.design().replace(**design)
+            held_out = panel if panel is not None and HELD_OUT in panel.parts else None
+            if held_out is not None:
+                held_out.refuse_worn_out(fixed)
             count = len({*controls_of(log), *(candidate.name for candidate in fixed.candidates)})
             with naming_panels(log), show.counting("judging", count) as done:
                 evaluation = evaluate_runs(fixed, log, explore=earlier, on_done=done)
@@ -180,6 +183,8 @@ def evaluate(
             raise error.reworded(options.in_options(str(error))) from error
         if not force:
             _refuse_others(out, evaluation.results)
+        if held_out is not None:  # before a result is seen
+            held_out.keep_look(fixed)
         following = show.command("prereg", "init", out="prereg.yaml")
     paths = publish(evaluation, out, next_command=following, figures=figures)
     if lock is not None:

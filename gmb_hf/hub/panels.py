@@ -2,9 +2,9 @@
 
     panels/NAME/README.md         the card: what it asks, how its runs grok, hashes, commands
     panels/NAME/explore.parquet   run logs, float32
-    panels/NAME/heldout.parquet   those that only a lock's evaluation judges
+    panels/NAME/heldout.parquet   those that evaluations judge
     panels/NAME/design.yaml       the design of that evaluation
-    panels/NAME/looks.yaml        the ledger of the locks that looked at the held-out part
+    panels/NAME/looks.yaml        the ledger of those that looked at the held-out part
 
 A seed that is trained again differs by rounding, which training amplifies, so that scores are
 compared on frozen logs only (DECISIONS 13). The folder is a dataset: `load_dataset("panels/NAME")`.
@@ -29,7 +29,7 @@ from gmb_hf.benchmark.curve_shape import CurveShape
 from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
-from gmb_hf.documents import Many, Section, load_yaml, write_yaml
+from gmb_hf.documents import Many, Section, canonical_hash, load_yaml, write_yaml
 from gmb_hf.errors import InputError, choose, unknown
 from gmb_hf.escape import number
 from gmb_hf.files import claimed, lies_inside, whole_folder, write_text
@@ -63,7 +63,9 @@ FOLDER = "panels"
 _TAKEN = "another evaluation writes the ledger of this panel; run it again"
 _HEADING = """\
 The locks that judged the held-out runs of this panel; gmb evaluate writes it. Each of them may have
-chosen by what earlier ones showed, so the panel wears out: its card says how many it allows."""
+chosen by what earlier ones showed, so the panel wears out: its card says how many it allows. What
+judged them without a lock counts as one: its hash is that of its design."""
+NO_LOCK = "no lock: "
 
 
 # What can be built.
@@ -262,19 +264,35 @@ class PanelRecord(Section):
 
 
 class LookedRecord(Section):
-    """A lock that judged the held-out part; made again on another day it is no other one."""
+    """A lock that judged the held-out part; made again on another day it is no other one.
 
-    lock_hash: str
+    What judges without a lock may choose by earlier looks as a lock does, and counts as one.
+    """
+
+    lock_hash: str = Field(description="without a lock: `no lock: ` and the hash of the design")
     content: str = Field("", description="`Lock.content`; empty in lines of older versions")
     date: str
 
-    def is_of(self, lock: Lock) -> bool:
-        """Whether it is a look of this lock."""
-        return lock.hash == self.lock_hash or lock.content == self.content
+    @classmethod
+    def by(cls, judge: Lock | Design) -> Self:
+        """Today's look, by a lock or, without one, by a design."""
+        if isinstance(judge, Lock):
+            name, content = judge.hash, judge.content
+        else:
+            asked = {part: values for part, values in judge.plain().items() if part != "meta"}
+            name, content = f"{NO_LOCK}{canonical_hash(asked)}", ""
+        today = datetime.date.today().isoformat()
+        return cls(lock_hash=name, content=content, date=today)
+
+    def among(self, known: Sequence[LookedRecord]) -> bool:
+        """Whether the same look is there already."""
+        return any(
+            self.lock_hash == one.lock_hash or self.content == one.content != "" for one in known
+        )
 
 
 class Ledger(Section):
-    """Every lock that judged the held-out part of a panel, oldest first."""
+    """Every lock that judged the held-out part of a panel, or what did without, oldest first."""
 
     locks: Many[LookedRecord] = ()
 
@@ -393,27 +411,25 @@ class FrozenPanel:
         path = self.folder / LEDGER
         return Ledger.parse(load_yaml(path), where=str(path)) if path.exists() else Ledger()
 
-    def refuse_worn_out(self, lock: Lock) -> None:
-        """Refuse another lock where as many as the card allows have looked.
+    def refuse_worn_out(self, judge: Lock | Design) -> None:
+        """Refuse another lock, or design without one, where as many as the card allows have looked.
 
         Raises:
             InputError: the panel is worn out.
         """
         known, allowed = self.ledger().locks, self.record.locks_allowed
-        if len(known) >= allowed and not any(one.is_of(lock) for one in known):
+        if len(known) >= allowed and not LookedRecord.by(judge).among(known):
             raise InputError(
                 f"panel {self.name!r}: {len(known)} locks have judged its held-out runs, as many "
                 f"as its card allows; judge on runs that nobody has looked at"
             )
 
-    def keep_look(self, lock: Lock) -> int:
-        """Write a lock into the ledger, once; returns how many it has then."""
+    def keep_look(self, judge: Lock | Design) -> int:
+        """Write a lock, or a design without one, into the ledger, once; returns how many it has."""
         path = self.folder / LEDGER
         with claimed(path, _TAKEN):
-            known = self.ledger().locks
-            if not any(one.is_of(lock) for one in known):
-                today = datetime.date.today().isoformat()
-                look = LookedRecord(lock_hash=lock.hash, content=lock.content, date=today)
+            known, look = self.ledger().locks, LookedRecord.by(judge)
+            if not look.among(known):
                 known = (*known, look)
                 write_yaml(path, Ledger(locks=known).plain(), heading=_HEADING)
         return len(known)

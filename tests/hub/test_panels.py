@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -168,7 +169,20 @@ def test_one_score_without_a_lock_takes_thresholds_from_the_explore_part(
     assert results.summary.n_seeds == 40
     assert results.x_calibration is not None
     assert results.x_calibration.method == "explore"
-    assert panel.ledger().locks == ()
+    # It saw the held-out runs, and counts as a look: once, whenever it is asked again.
+    commands.done(
+        "evaluate", f"--runs=panel:{NAME}", "--score=embedding_gini", "--no-figures", "--out=again"
+    )
+    (looked,) = panel.ledger().locks
+    assert re.fullmatch("no lock: [0-9a-f]{64}", looked.lock_hash)
+    other = ("evaluate", f"--runs=panel:{NAME}", "--score=embedding_norm", "--no-figures")
+    commands.done(*other, "--out=other")
+    assert [one.lock_hash[:8] for one in panel.ledger().locks] == ["no lock:"] * 2
+    assert "2 of 200 have judged its held-out part" in commands.done("panel", "show", NAME)
+    others = [{"lock_hash": f"{number:064}", "date": "2026-01-01"} for number in range(200)]
+    (panel.folder / "looks.yaml").write_text(yaml.safe_dump({"locks": others}))
+    message = commands.refused(*other, "--out=worn")
+    assert message.startswith(f"panel {NAME!r}: 200 locks have judged its held-out runs, as many")
     message = commands.refused(
         "evaluate", f"--runs=panel:{NAME}", "--score=a", "--explore-runs=panels"
     )
