@@ -24,7 +24,7 @@ def test_a_run_ends_some_steps_after_five_checkpoints_at_nine_tenths():
     accuracy[4, 2] = 0.05  # a spike begins the count anew: 50 to 90
     rows = Rows()
     for step, values in enumerate(accuracy):
-        rows.add(10 * step, {"test_acc": values})
+        rows.add(10 * step, {"test_acc": values, "train_loss": np.ones(4)})
     assert rows.ends(training).tolist() == [120, 1000, 140, 1000]
     assert rows.of([2, 0]).ends(training).tolist() == [140, 120]
     assert rows.of([0], until=120).steps == list(range(0, 121, 10))
