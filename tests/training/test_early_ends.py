@@ -24,7 +24,7 @@ def test_a_run_ends_some_steps_after_five_checkpoints_at_nine_tenths():
     accuracy[4, 2] = 0.05  # a spike begins the count anew: 50 to 90
     rows = Rows()
     for step, values in enumerate(accuracy):
-        rows.add(10 * step, {"test_acc": values, "train_loss": np.ones(4)})
+        rows.add(10 * step, {"test_acc": values, "train_loss": np.zeros(4)})
     assert rows.ends(training).tolist() == [120, 1000, 140, 1000]
     assert rows.of([2, 0]).ends(training).tolist() == [140, 120]
     assert rows.of([0], until=120).steps == list(range(0, 121, 10))
@@ -33,6 +33,9 @@ def test_a_run_ends_some_steps_after_five_checkpoints_at_nine_tenths():
     assert rows.ends(training.replace(stop_after=41)).tolist() == [120, 1000, 140, 1000]
     # Near the last step of all a run ends there.
     assert rows.ends(training.replace(steps=110)).tolist() == [110] * 4
+    # A run that diverges ends before, whatever comes after it.
+    rows.values["train_loss"][5] = np.array([np.nan, 0.0, np.inf, 0.0])
+    assert rows.ends(training).tolist() == [40, 1000, 40, 1000]
 
 
 @pytest.fixture(scope="module")
