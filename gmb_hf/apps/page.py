@@ -78,6 +78,8 @@ def metric_page(
 
     with needing("the page of a metric"):
         import gradio as gr
+        from gradio.components.plot import PlotData
+        from gradio.processing_utils import encode_plot_to_base64
 
     metric = evaluate.load(str(script))
 
@@ -93,7 +95,10 @@ def metric_page(
         except InputError as error:
             # What was computed before must not stand beside what was refused now.
             return refusal(str(error)), None
-        return table(results), figure
+        # gradio knows a figure of matplotlib by the module of its class, and ours is a subclass.
+        return table(results), PlotData(
+            type="matplotlib", plot=encode_plot_to_base64(figure, "png")
+        )
 
     with gr.Blocks(title=title_of(script)) as blocks:
         summary = ast.get_docstring(ast.parse(script.read_text(encoding="utf-8"))) or ""

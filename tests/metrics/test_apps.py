@@ -124,6 +124,20 @@ def test_pools_are_csv() -> None:
         read_pools("pool,size\na,3\n")
 
 
+@pytest.mark.parametrize("name", ["gmb_utility", "crucible_rank"])
+def test_a_page_answers_with_a_table_and_a_picture(
+    name: str, load: Callable[[str], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gradio = pytest.importorskip("gradio", reason="gradio, of the extra `apps`, is not installed")
+    blocks = app_of(name, monkeypatch).demo
+    (compute,) = blocks.fns.values()
+    shown, figure = compute.fn(*[field.value for field in compute.inputs])
+    assert "<table class='result'>" in shown
+    sent = gradio.Plot(format="png").postprocess(figure)
+    assert sent.type == "matplotlib"
+    assert sent.plot.startswith("data:image/png;base64,")
+
+
 # In a browser.
 
 
@@ -143,8 +157,8 @@ def page() -> Iterator[Any]:
         browser.close()
 
 
-def start(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The `demo` of a Space's app.py, launched on a free port of this machine."""
+def app_of(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A Space's app.py as a module."""
     monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
     path = gmb_hf.metrics.module(name).folder / "app.py"
     spec = importlib.util.spec_from_file_location(f"app_of_{name}", path)
@@ -152,6 +166,12 @@ def start(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def start(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The `demo` of a Space's app.py, launched on a free port of this machine."""
+    module = app_of(name, monkeypatch)
     module.demo.launch(prevent_thread_lock=True, quiet=True, server_name="127.0.0.1")
     return module.demo
 
