@@ -194,6 +194,7 @@ CRUCIBLE = {
 }
 
 
+@pytest.mark.usefixtures("load")  # where modules are kept, before any is loaded
 @pytest.mark.parametrize("name", CRUCIBLE)
 def test_a_page_of_crucible_in_a_browser(
     page: Any, name: str, monkeypatch: pytest.MonkeyPatch
