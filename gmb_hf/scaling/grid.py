@@ -1,12 +1,14 @@
 """A grid of trainings, sizes x tokens x variants x seeds, each by the language trainer.
 
-OUT/scaling.yaml                 how cells are trained, and on what; another design is refused
-OUT/cells/dense-p4000-t65536-s0.json   what came out of a cell; sizes, tokens, variants and seeds
-                                 are no part of the design: the same command with others adds them
-OUT/logs/CELL.parquet            its losses, a run log
-OUT/models/CELL/                 its model and tokenizer, with `save_models="all"`
-OUT/work/CELL/                   a cell under way: the folder of a language training
-OUT/tokens/                      of a text
+In the folder OUT:
+
+scaling.yaml                 how cells are trained, and on what; another design is refused
+cells/dense-p4000-t65536-s0.json   what came out of a cell; sizes, tokens, variants and seeds
+                             are no part of the design: the same command with others adds them
+logs/CELL.parquet            its losses, a run log
+models/CELL/                 its model and tokenizer, with `save_models="all"`
+work/CELL/                   a cell under way: the folder of a language training
+tokens/                      of a text
 
 Every cell is a training of its own, with the learning rate's schedule at its own length. A cell
 sees every token once. Formulas and rules:
