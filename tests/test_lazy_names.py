@@ -91,7 +91,7 @@ UNSEEN = ("IPython", "rich", "jinja2", "typer", "tokenizers", "PIL", "pyparsing"
 
 
 def not_as_wanted(said: str) -> list[str]:
-    """Lines of a type checker, `file:line[:column] ... text`, that are not as wanted, or missing."""
+    """Lines of a type checker, `file:line[:column] ... text`, that are wrong or missing."""
     plain = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z]|ndarray)", "", said)  # modules before names
     lines = {int(found[1]): found[2] for found in re.finditer(r"(?m)\.py:(\d+):(.*)$", plain)}
     wanted = REVEALED | {number: ("error", text) for number, text in WRONG.items()}
