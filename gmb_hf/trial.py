@@ -13,7 +13,7 @@ these runs, is not judged again.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, nullcontext
@@ -107,8 +107,12 @@ def trial(
         jobs,
         counting("judging panels", len(chosen)) if jobs > 1 else _no_counting("", None),
     )
+    supported = {
+        name: {row.item.name for row in rows_of(name, own) if row.supported}
+        for name, own in results.items()
+    }
     crossed = {
-        f"{lock_of} on {name}": partial(_transferred, lock_of, panel, folder, results[lock_of])
+        f"{lock_of} on {name}": partial(_transferred, lock_of, panel, folder, supported[lock_of])
         for lock_of in chosen
         for name, panel in found.items()
         if lock_of != name
@@ -230,7 +234,9 @@ def judge(
     return evaluation.results
 
 
-def _transferred(lock_of: str, panel: FrozenPanel, folder: Path, own: Results) -> Transfer:
+def _transferred(
+    lock_of: str, panel: FrozenPanel, folder: Path, supported: Collection[str]
+) -> Transfer:
     """The lock of one panel on another: the best of those signals that its own panel supports."""
     place = folder / "transfer" / f"{lock_of}-on-{panel.name}"
     lock, path = Lock.read(folder / lock_of / "lock.yaml"), place / "results.yaml"
@@ -245,7 +251,6 @@ def _transferred(lock_of: str, panel: FrozenPanel, folder: Path, own: Results) -
             return Transfer(lock_of, panel.name, None, None, str(error))
         publish(with_ledger(judged), place, figures=False)
         held = judged.results
-    supported = {row.item.name for row in rows_of(lock_of, own) if row.supported}
     rows = [
         row
         for row in rows_of(panel.name, held)
