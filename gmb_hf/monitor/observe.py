@@ -19,6 +19,7 @@ from torch.func import functional_call
 from transformers.pytorch_utils import Conv1D
 
 from gmb_hf.errors import InputError
+from gmb_hf.tasks.modular import is_prime
 from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training import observables as measures
 
@@ -38,6 +39,8 @@ class Parts:
             (`get_input_embeddings`, `get_output_embeddings`; a tied head is the embedding).
         residues: the token ids 0 .. residues - 1 stand for the residues of modular arithmetic;
             Fourier observables need it.
+        group: in whose order they are taken: "additive" (a + b, a - b), also where nothing is
+            said, or "multiplicative" (a * b, a / b), over discrete logarithms of a prime's.
     """
 
     attention: str = r"\.(attention|attn|self_attn)\."
@@ -46,6 +49,7 @@ class Parts:
     embedding: str | None = None
     unembedding: str | None = None
     residues: int | None = None
+    group: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("attention", "mixing", "mlp", "embedding", "unembedding"):
@@ -56,6 +60,15 @@ class Parts:
                 raise InputError(f"parts: {name} {pattern!r} is no pattern: {error}") from None
         if self.residues is not None and self.residues < 3:
             raise InputError(f"parts: residues must be 3 or more, got {self.residues}")
+        if self.group not in (None, "additive", "multiplicative"):
+            raise InputError(
+                f'parts: group must be "additive" or "multiplicative", got {self.group!r}'
+            )
+        if self.group == "multiplicative" and not is_prime(self.residues or 0):
+            raise InputError(
+                "parts: the residues of a multiplicative group must be of a prime, "
+                f"got residues={self.residues}"
+            )
 
 
 class ModelWeights:
@@ -407,10 +420,10 @@ class ModelObserver:
             "update": lambda: updates,
             "mixing": lambda: [weights.mixing],
         }
-        residues, basis = self._parts.residues, None
+        residues, waves = self._parts.residues, None
         if residues is not None and not self._needs.isdisjoint(measures.FOURIER):
-            basis = measures.fourier_basis(residues).to(weights.embedding)
-        return measures.of_weights(parts, self._needs, basis)
+            waves = measures.ResidueWaves(residues, self._parts.group, like=weights.embedding)
+        return measures.of_weights(parts, self._needs, waves)
 
     def _of_held_out(
         self, model: nn.Module, weights: ModelWeights, rows: LabelledRows

@@ -10,7 +10,8 @@ update the one that led to them, so a row of the log knows nothing of later step
 | *_norm                         | Euclidean norms of weights, gradient and last update|
 | *_entropy, *_rank              | entropy (nats) of the normalised singular values and its exp,|
 |                                | the effective rank (Roy and Vetterli 2007)|
-| *_gini                         | Gini coefficient of Fourier power over residues (Nanda 2023)|
+| *_gini                         | Gini coefficient of Fourier power over residues (Nanda 2023),|
+|                                | in the order of the task's group: see `ResidueWaves`|
 | participation_ratio            | of the held-out hidden states' covariance, (sum l)^2 / sum l^2|
 | curvature                      | second derivative of the loss along the gradient|
 | disagreement                   | share of held-out answers that change when embeddings are noisy|
@@ -117,16 +118,56 @@ def participation_ratio(hidden: Tensor) -> Tensor:
     return trace.square() / covariance.square().sum((1, 2)).clamp(min=1e-30)
 
 
-def fourier_basis(residues: int) -> Tensor:
-    """Cosines and sines of the frequencies 1 .. (p-1)/2 over the residues, [2, k, p]."""
-    frequencies = torch.arange(1, (residues - 1) // 2 + 1, dtype=torch.float64)
-    angles = 2 * math.pi * frequencies[:, None] * torch.arange(residues)[None, :] / residues
-    return torch.stack([angles.cos(), angles.sin()])
+def fourier_basis(order: int) -> Tensor:
+    """Cosines and sines of the frequencies over a cyclic group of `order` elements, [2, k, G].
+
+    All waves have one norm. In a group of even order the highest frequency has no sine; zeros stand
+    for it.
+    """
+    frequencies = torch.arange(1, order // 2 + 1, dtype=torch.float64)
+    angles = 2 * math.pi * frequencies[:, None] * torch.arange(order)[None, :] / order
+    basis = torch.stack([angles.cos(), angles.sin()])
+    if order % 2 == 0:
+        basis[:, -1] = 0.0
+        basis[0, -1, 0::2], basis[0, -1, 1::2] = math.sqrt(0.5), -math.sqrt(0.5)
+    return basis
 
 
-def fourier_gini(matrix: Tensor, basis: Tensor) -> Tensor:
-    """Gini coefficient of the power per frequency of [S, p, d]: 0 when even, near 1 for one."""
-    amplitudes = torch.einsum("ckp,spd->sckd", basis, matrix)
+class ResidueWaves:
+    """The waves over the residues that are the rows of a matrix, in the order of a task's group.
+
+    A network that multiplies sees a wave over discrete logarithms, which over the residues as they
+    are counted is noise; of such a group the zero is left out. Without a group the order is that of
+    the residues.
+
+    Args:
+        residues: p; rows 0 .. p - 1 stand for them.
+        group: as in `EquationTokens`.
+        like: a tensor of the type and on the device of the matrices.
+
+    Attributes:
+        pairs: of a cosine and a sine; in a group of even order the highest frequency, the last, has
+            none.
+    """
+
+    def __init__(self, residues: int, group: str | None = None, *, like: Tensor) -> None:
+        place = places(group, residues) or range(residues)
+        order = sorted((at, residue) for residue, at in enumerate(place) if at >= 0)
+        self.residues = residues
+        self._order = torch.tensor([residue for _, residue in order], device=like.device)
+        self._basis = fourier_basis(len(order)).to(like)
+        self.pairs = (len(order) - 1) // 2
+
+    def amplitudes(self, matrix: Tensor) -> Tensor:
+        """Coefficients of the cosines and sines in [S, V, d], V >= p: [S, 2, k, d]."""
+        return torch.einsum("ckp,spd->sckd", self._basis, matrix[:, self._order])
+
+
+def fourier_gini(amplitudes: Tensor) -> Tensor:
+    """Gini coefficient [S] of the power per frequency, 0 when even, near 1 for one.
+
+    `amplitudes` [S, 2, k, d] are of `ResidueWaves`.
+    """
     power = amplitudes.square().sum((1, 3)).sort(dim=1).values  # [S, k], increasing
     count = power.shape[1]
     rank = 2 * torch.arange(1, count + 1, device=power.device, dtype=power.dtype) - count - 1
@@ -136,7 +177,7 @@ def fourier_gini(matrix: Tensor, basis: Tensor) -> Tensor:
 def of_weights(
     parts: Mapping[str, Callable[[], Iterable[Tensor]]],
     needs: Collection[str],
-    basis: Tensor | None = None,
+    waves: ResidueWaves | None = None,
 ) -> dict[str, Tensor]:
     """Norms, spectra and Fourier Gini coefficients of the weights, those that `needs` names, [S].
 
@@ -144,7 +185,7 @@ def of_weights(
         parts: what gives the weights [S, ...] of "weight" (all), "embedding", "unembedding",
             "attention", "mlp" and "mixing" (queries, keys and values); more have norms alone.
         needs: names of observables.
-        basis: of `fourier_basis`; None where tokens stand for no residues.
+        waves: over the residues; None where tokens stand for none.
 
     Raises:
         InputError: an embedding has fewer rows than there are residues.
@@ -157,14 +198,14 @@ def of_weights(
             entropies[part] = spectral_entropy([torch.cat(list(parts[place]()), dim=1)])[0]
     found |= {f"{part}_entropy": entropy for part, entropy in entropies.items()}
     found |= {f"{part}_rank": entropy.exp() for part, entropy in entropies.items()}
-    if basis is None:
+    if waves is None:
         return found
     for name in [name for name in FOURIER if name in needs]:
         (matrix,) = parts[name.removesuffix("_gini")]()
-        residues, rows = basis.shape[-1], matrix.shape[1]
+        residues, rows = waves.residues, matrix.shape[1]
         if rows < residues:
             raise InputError(f"parts: residues is {residues}, but the matrix has {rows} rows")
-        found[name] = fourier_gini(matrix[:, :residues], basis)
+        found[name] = fourier_gini(waves.amplitudes(matrix))
     return found
 
 
@@ -406,16 +447,8 @@ def places(group: str | None, prime: int) -> list[int] | None:
 
 
 def orthonormal_waves(order: int) -> Tensor:
-    """Cosine and sine of each frequency over a cyclic group, [2, k, G], of norm 1.
-
-    In a group of even order the highest frequency has no sine; zeros stand for it.
-    """
-    waves = fourier_basis(order) * math.sqrt(2 / order)
-    if order % 2:
-        return waves
-    highest = torch.zeros(2, 1, order, dtype=waves.dtype)
-    highest[0, 0, 0::2], highest[0, 0, 1::2] = order**-0.5, -(order**-0.5)
-    return torch.cat([waves, highest], dim=1)
+    """The waves of `fourier_basis` with norm 1, [2, k, G]."""
+    return fourier_basis(order) * math.sqrt(2 / order)
 
 
 def key_waves(means: Tensor, waves: Tensor) -> Tensor:
@@ -480,7 +513,9 @@ class Observer:
         self.predictions: Tensor | None = None
         embedding = ensemble.weights[EMBEDDING]
         equation = ensemble.task.equation
-        self._fourier = None if equation is None else fourier_basis(equation.residues).to(embedding)
+        self._waves = (
+            ResidueWaves(equation.residues, equation.group, like=embedding) if equation else None
+        )
         self._fourier_losses = FourierLosses.of(ensemble)
 
     @torch.no_grad()
@@ -593,7 +628,7 @@ class Observer:
             "mixing": named(".attention.qkv.weight"),
         }
         needs = (*OF_WEIGHTS, "gradient_norm", "update_norm")
-        return of_weights(parts, needs, self._fourier)
+        return of_weights(parts, needs, self._waves)
 
     def _predictions_by(self, embedding: Tensor) -> Tensor:
         """Predictions of the held-out rows with other embeddings [S, V, d] of the input."""

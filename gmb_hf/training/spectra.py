@@ -41,7 +41,7 @@ import torch
 from torch import Tensor
 
 from gmb_hf.training.ensemble import Ensemble
-from gmb_hf.training.observables import EMBEDDING, HEAD, fourier_basis
+from gmb_hf.training.observables import EMBEDDING, HEAD, ResidueWaves
 from gmb_hf.training.recorders import Checkpoint, Recorder, under, within
 
 SNAPSHOTS = 30
@@ -271,8 +271,10 @@ def jaccard_distance(one: Tensor, other: Tensor) -> Tensor:
     return 1 - common.double() / either.clamp(min=1)
 
 
-def fourier_measures(matrix: Tensor, basis: Tensor) -> dict[str, Tensor]:
-    """Measures of the Fourier coefficients over residues of [S, p, d], [S] each.
+def fourier_measures(amplitudes: Tensor, pairs: int) -> dict[str, Tensor]:
+    """Measures of Fourier coefficients over residues [S, 2, k, d] of `ResidueWaves`, [S] each.
+
+    `pairs` is how many frequencies have a sine, all or all but the last.
 
     With c_k and s_k the norms of the cosine and sine coefficients of frequency k, and
     v_k^2 = c_k^2 + s_k^2:
@@ -282,17 +284,17 @@ def fourier_measures(matrix: Tensor, basis: Tensor) -> dict[str, Tensor]:
     - density: share of all c_k and s_k above half of the largest of their kind;
     - balance: mean of min(c_k, s_k) / max(c_k, s_k).
     """
-    amplitudes = torch.einsum("ckp,spd->sckd", basis, matrix)
     sizes = amplitudes.norm(dim=-1).double()  # [S, 2, k]
     power = sizes.square().sum(1)
     total = power.sum(1).clamp(min=1e-300)
     largest = power.topk(min(TOP_FREQUENCIES, power.shape[1])).values
+    shares = (sizes.amin(1) / sizes.amax(1).clamp(min=1e-300))[:, :pairs]
     dense = sizes > DENSITY_CUT * sizes.amax(2, keepdim=True)
     return {
         "participation": power.square().sum(1) / total.square(),
         "top8": largest.sum(1) / total,
-        "density": dense.double().mean((1, 2)),
-        "balance": (sizes.amin(1) / sizes.amax(1).clamp(min=1e-300)).mean(1),
+        "density": dense.double().sum((1, 2)) / max(power.shape[1] + pairs, 1),
+        "balance": shares.sum(1) / max(pairs, 1),
     }
 
 
@@ -312,10 +314,10 @@ class Spectra(Recorder):
         self._increments = Increments(SNAPSHOTS - 1)
         self._large: Tensor | None = None
         equation = ensemble.task.equation
-        self._fourier = None
-        if equation is not None:
-            embedding = ensemble.weights[EMBEDDING]
-            self._fourier = fourier_basis(equation.residues).to(embedding)
+        embedding = ensemble.weights[EMBEDDING]
+        self._waves = (
+            ResidueWaves(equation.residues, equation.group, like=embedding) if equation else None
+        )
 
     def measure(self, now: Checkpoint) -> dict[str, Tensor]:
         named = matrices(now.weights)
@@ -335,9 +337,10 @@ class Spectra(Recorder):
         found |= self._of_values(_flat(now.weights))
         head = now.weights.get(HEAD, now.weights[EMBEDDING])
         found["unembedding_weight_entropy"] = histogram_entropy(head.flatten(1))
-        if self._fourier is not None:
-            residues = now.weights[EMBEDDING][:, : self._fourier.shape[-1]]
-            measures = fourier_measures(residues, self._fourier)
+        if self._waves is not None:
+            measures = fourier_measures(
+                self._waves.amplitudes(now.weights[EMBEDDING]), self._waves.pairs
+            )
             found |= {f"embedding_{name}": value for name, value in measures.items()}
         return found
 

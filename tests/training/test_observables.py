@@ -232,6 +232,43 @@ def test_fourier_gini_of_one_frequency_and_of_all_alike():
     assert found == pytest.approx([2 / 3, 0.0], abs=1e-9)  # (k - 1) / k of k = 3 frequencies
 
 
+POWERS_OF_THREE = [1, 3, 2, 6, 4, 5]  # modulo 7
+
+
+@pytest.mark.parametrize("operation", ["mul", "div"])
+def test_fourier_gini_of_a_product_is_in_the_order_of_discrete_logarithms(operation):
+    measured = Measured({"task": {"prime": 7, "operation": operation}})
+    embedding = measured.ensemble.weights[EMBEDDING]
+    logarithm = torch.arange(6, dtype=torch.float64)
+    with torch.no_grad():
+        embedding[0, 0] = 5.0  # the zero is outside the group
+        embedding[0, POWERS_OF_THREE] = torch.cos(2 * math.pi * logarithm / 6)[:, None]
+        embedding[1, :7] = 0.0
+        embedding[1, 1] = 1.0
+    found = measured.measure()["embedding_gini"]
+    # Frequencies 1, 2 and 3; an impulse has half as much of the last, which has no sine.
+    assert found == pytest.approx([2 / 3, gini([1, 1, 0.5])], abs=1e-9)
+
+
+def test_waves_in_the_order_of_another_group_are_noise():
+    residues = torch.arange(29, dtype=torch.float64)
+    wave = torch.cos(2 * math.pi * 4 * residues / 29)[None, :, None]
+    additive, multiplicative, none = (
+        measures.fourier_gini(measures.ResidueWaves(29, group, like=wave).amplitudes(wave)).item()
+        for group in ("additive", "multiplicative", None)
+    )
+    assert additive == none == pytest.approx(13 / 14)
+    assert multiplicative < 0.7
+
+
+@pytest.mark.parametrize("order", [2, 5, 28])
+def test_the_waves_of_a_group_have_one_norm_and_nothing_in_common(order):
+    waves = measures.fourier_basis(order).flatten(0, 1)
+    waves = waves[waves.abs().sum(1) > 0]
+    assert len(waves) == order - 1
+    assert (waves @ waves.T).numpy() == pytest.approx(np.eye(order - 1) * order / 2, abs=1e-12)
+
+
 def test_fourier_gini_without_a_frequency_is_zero():
     assert Measured({"task": {"prime": 2}}).found["embedding_gini"].tolist() == [0.0, 0.0]
 

@@ -14,7 +14,7 @@ from gmb_hf.training import published as chosen
 from gmb_hf.training import seeds as training
 from gmb_hf.training import spectra
 from gmb_hf.training.ensemble import Ensemble
-from gmb_hf.training.observables import Observer, fourier_basis
+from gmb_hf.training.observables import Observer, ResidueWaves, fourier_basis
 from gmb_hf.training.published import recorders
 from gmb_hf.training.recorders import Recorder, Seldom
 from gmb_hf.training.spectra import BINS, LEAST_TAIL, CostlySpectra, Spectra
@@ -274,14 +274,29 @@ def test_fourier_measures(trained):
         assert {name: found[f"embedding_{name}"] for name in expected} == pytest.approx(expected)
 
 
+def of_waves(matrix, waves):
+    found = spectra.fourier_measures(waves.amplitudes(matrix), waves.pairs)
+    return {name: value.item() for name, value in found.items()}
+
+
 def test_fourier_measures_of_one_wave():
     basis = fourier_basis(29)
     one = torch.zeros(1, 29, 4, dtype=torch.float64)
     one[0, :, 0] = basis[0, 2] + 0.5 * basis[1, 2]
-    found = {name: value.item() for name, value in spectra.fourier_measures(one, basis).items()}
+    found = of_waves(one, ResidueWaves(29, like=one))
     assert found["participation"] == pytest.approx(1)
     assert found["top8"] == pytest.approx(1)
     assert found["density"] == pytest.approx(2 / 28)
+
+
+def test_the_highest_frequency_of_a_product_has_no_sine():
+    residues = torch.arange(5, dtype=torch.float64)
+    impulse = (residues == 1).double()[None, :, None]
+    found = of_waves(impulse, ResidueWaves(5, "multiplicative", like=impulse))
+    # Of the group of order 4: cosines 1 and 1 / sqrt 2, no sines.
+    assert found == pytest.approx(
+        {"participation": (1 + 0.25) / 1.5**2, "top8": 1.0, "density": 2 / 3, "balance": 0.0}
+    )
 
 
 def graph(weights):
