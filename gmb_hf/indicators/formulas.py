@@ -206,7 +206,8 @@ _rank(
     formula=log_drop,
 )
 
-# Near 0 for an even spectrum, near 1 for one frequency.
+# Near 0 for an even spectrum, near 1 for one frequency; of the group in which the task adds its
+# operands, so a product's waves are over discrete logarithms.
 for _part in ("embedding", "unembedding"):
     _what = f"Gini coefficient of the {_part}'s Fourier power over residues"
     _fourier(f"{_part}_gini", _what)

@@ -325,8 +325,9 @@ _weights(
     "Minegishi et al. (2023), Bridging lottery ticket and grokking, arXiv 2310.19470",
 )
 
-# Of the Fourier coefficients of the embedding over residues: see `fourier_measures`. Density is the
-# share of large coefficients, balance the smaller over the larger of sine and cosine.
+# Of the Fourier coefficients of the embedding over residues, in the order of the task's group: see
+# `fourier_measures`. Density is the share of large coefficients, balance the smaller over the larger
+# of sine and cosine.
 _task = partial(_weights, kind="task-aware")
 _task(
     "embedding_participation",

@@ -62,7 +62,7 @@ class Parts:
             raise InputError(f"parts: residues must be 3 or more, got {self.residues}")
         if self.group not in (None, "additive", "multiplicative"):
             raise InputError(
-                f'parts: group must be "additive" or "multiplicative", got {self.group!r}'
+                f'parts: group must be "additive" or "multiplicative", got "{self.group}"'
             )
         if self.group == "multiplicative" and not is_prime(self.residues or 0):
             raise InputError(

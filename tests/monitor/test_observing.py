@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -65,6 +66,18 @@ def test_every_observable_is_the_one_of_the_run_logs(config: RunConfig) -> None:
         if (step + 1) % 5 == 0:
             mine.remember(ensemble.member(0))
         ensemble.update()
+
+
+def test_waves_of_a_product_are_those_of_the_run_logs() -> None:
+    config = config_of(SHAPES["untied"])
+    config = replace(config, task=TaskSettings(operation="mul", prime=7))
+    ensemble = Ensemble(config, [SEED])
+    losses, logits = ensemble.gradients(keep_logits=True)
+    theirs = Observer(ensemble).measure(losses, logits)
+    names = ["embedding_gini", "unembedding_gini"]
+    parts = Parts(residues=7, group="multiplicative")
+    found = ModelObserver(names, parts=parts).measure(ensemble.member(0), 0)
+    assert found == {name: pytest.approx(theirs[name][0], rel=1e-5) for name in names}
 
 
 def test_measuring_leaves_the_training_as_it_was(config: RunConfig) -> None:
@@ -205,3 +218,7 @@ def test_names_that_mean_no_weights() -> None:
         Parts(attention="(")
     with pytest.raises(InputError, match=r"residues must be 3 or more, got 2"):
         Parts(residues=2)
+    with pytest.raises(InputError, match=r'group must be "additive" or "multipl.*, got "dihedral'):
+        Parts(residues=7, group="dihedral")
+    with pytest.raises(InputError, match=r"multiplicative group must be of a prime, .*residues=8"):
+        Parts(residues=8, group="multiplicative")
