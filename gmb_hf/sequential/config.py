@@ -152,6 +152,15 @@ class PhaseSettings(Settings):
             )
 
 
+def refuse_variant(model: ModelSettings) -> None:
+    """`InputError` where the model of a config is a variant: a run names those by itself."""
+    if model.variant.fields:
+        raise InputError(
+            f"model: {model.variant.name} is a variant; name it in --variants, so that it stands "
+            "beside the others"
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialConfig(Config):
     """Everything that decides a sequential run, except its variants and seeds."""
@@ -162,11 +171,7 @@ class SequentialConfig(Config):
     phases: PhaseSettings = field(default_factory=PhaseSettings)
 
     def __post_init__(self) -> None:
-        if self.model.variant.fields:
-            raise InputError(
-                f"model: {self.model.variant.name} is a variant; name it in --variants, so that "
-                "it stands beside the others"
-            )
+        refuse_variant(self.model)
         if self.training.observables != "usual":
             raise InputError(
                 "training.observables: a sequential run measures retention alone; leave it out"

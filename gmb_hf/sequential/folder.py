@@ -1,4 +1,4 @@
-"""The folder of a sequential run: its design, and the files of each variant and seed.
+"""Folders in which variants are trained; of a sequential run, its files by variant and seed.
 
     OUT/sequential.yaml                              the design; another one is refused
     OUT/logs/VARIANT/phase-2-sub-seeds-0-7-n8.parquet  learning curves of a phase
@@ -14,21 +14,25 @@ Variants and seeds are no part of the design: the same command with others adds 
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from gmb_hf.errors import InputError
+from gmb_hf.errors import InputError, repeated
 from gmb_hf.files import write_text
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential.config import SequentialConfig, smaller_than_protocol
 from gmb_hf.sequential.matrix import RetentionMatrix, read_matrix, write_matrix
 from gmb_hf.sequential.train import Phases
+from gmb_hf.training import launch
 from gmb_hf.training.checkpoints import States, group_name
 from gmb_hf.training.config import format_seeds, parse_seeds
-from gmb_hf.training.folder import check_config, read_config_file
+from gmb_hf.training.folder import check_config
 from gmb_hf.training.seeds import versions
 from gmb_hf.training.variants import DENSE, Variant
 
@@ -37,11 +41,65 @@ SEQUENCE = "sequence.json"
 """Beside a saved model: what made it, and its results on every task."""
 
 
-class SequentialFolder:
-    """The folder `path` of a run, and its finished results."""
+class VariantFolder:
+    """The folder `path` of a run of several variants, and which of their seeds are finished."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+
+    def finished_seeds(self, variant: str) -> set[int]:
+        """The seeds of a variant that are trained to the end, those that diverged included."""
+        raise NotImplementedError
+
+    def states(self, config: Any, variant: Variant) -> States:
+        """The training states of a variant's unfinished seeds."""
+        return States(self.path / "state" / variant.name, f"{config.hash()} {variant.name}")
+
+    def pending_groups(
+        self, config: Any, variant: Variant, seeds: Sequence[int]
+    ) -> list[tuple[int, ...]]:
+        """The seeds of a variant that are not finished, by groups, as `States.pending`."""
+        done, at_once = self.finished_seeds(variant.name), config.training.seeds_at_once
+        return self.states(config, variant).pending(seeds, done, at_once=at_once)
+
+    def train(
+        self,
+        train_group: Callable[..., object],
+        config: Any,
+        variants: Sequence[Variant],
+        seeds: Sequence[int],
+        *,
+        steps: int,
+        jobs: int,
+        bar: type[launch.TrainingBar] | None = launch.TrainingBar,
+        **options: Any,
+    ) -> None:
+        """Train each variant's pending groups by `train_group`, which takes the options too.
+
+        `steps` are those of one seed; `jobs` groups are trained at a time; `bar` shows it, if any.
+        """
+        finished = [self.finished_seeds(variant.name).intersection(seeds) for variant in variants]
+        total, done = len(variants) * len(seeds) * steps, sum(map(len, finished)) * steps
+        groups = [
+            partial(train_group, config, variant, group, self, **options)
+            for variant in variants
+            for group in self.pending_groups(config, variant, seeds)
+        ]
+        with bar(total, done) if bar and done < total else nullcontext() as shown:
+            launch.train_groups(groups, shown, jobs=jobs)
+
+
+def refuse_repeated(folders: Sequence[str | Path], *, of: str) -> None:
+    """`InputError` where no folder of this command is named, or one twice."""
+    if not folders:
+        raise InputError(f"no run given; name a folder of {of}")
+    twice = repeated([Path(folder).resolve() for folder in folders])
+    if twice is not None:
+        raise InputError(f"{twice}: the folder is named twice; name each run once")
+
+
+class SequentialFolder(VariantFolder):
+    """The folder `path` of a run, and its finished results."""
 
     def claim(self, config: SequentialConfig) -> None:
         """Write the design into the folder, or check that it is the same, as `check_config`."""
@@ -54,17 +112,6 @@ class SequentialFolder:
             "versions": versions(),
         }
         check_config(self.path, identity, name=DESIGN, noted=noted)
-
-    def states(self, config: SequentialConfig, variant: Variant) -> States:
-        """The training states of a variant's unfinished seeds."""
-        return States(self.path / "state" / variant.name, f"{config.hash()} {variant.name}")
-
-    def pending_groups(
-        self, config: SequentialConfig, variant: Variant, seeds: Sequence[int]
-    ) -> list[tuple[int, ...]]:
-        """The seeds of a variant that are not finished, by groups, as `States.pending`."""
-        done, at_once = self.finished_seeds(variant.name), config.training.seeds_at_once
-        return self.states(config, variant).pending(seeds, done, at_once=at_once)
 
     def model(self, variant: str, seed: int, phase: int) -> Path:
         """Where the model of a seed after a phase is saved."""
@@ -145,10 +192,3 @@ class SequentialFolder:
             for variant, matrix in read_matrix(path).items():
                 found.setdefault(variant, []).append(matrix)
         return found
-
-
-def read_design(path: str | Path) -> SequentialConfig:
-    """The config in a run's `sequential.yaml`; `InputError` where that is missing, or none."""
-    held = read_config_file(Path(path))
-    design = {"preset": held.get("preset", ""), **(held.get("design") or {})}
-    return SequentialConfig.from_dict(design, where=str(path))

@@ -35,6 +35,8 @@ from gmb_hf.errors import InputError, choose, fraction, not_negative, positive_i
 from gmb_hf.files import read_json, whole_folder, write_json
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.runs.runlog import RunLog
+from gmb_hf.sequential.config import refuse_variant
+from gmb_hf.sequential.folder import VariantFolder
 from gmb_hf.tasks.incontext import (
     DIMENSION,
     EXAMPLES,
@@ -47,7 +49,7 @@ from gmb_hf.tasks.incontext import (
 )
 from gmb_hf.tasks.task import Flags, Ints
 from gmb_hf.training import launch
-from gmb_hf.training.checkpoints import Rows, States, group_name, load_model, save_model
+from gmb_hf.training.checkpoints import Rows, group_name, load_model, save_model
 from gmb_hf.training.config import (
     Config,
     Fraction,
@@ -58,7 +60,7 @@ from gmb_hf.training.config import (
     config_hash,
 )
 from gmb_hf.training.ensemble import StackedModel, pull_matrices, seeded_model, shape_fields
-from gmb_hf.training.folder import check_config, read_config_file
+from gmb_hf.training.folder import check_config, read_design
 from gmb_hf.training.rows import EMBEDDING, RowForward, VectorForward, unshared_tree
 from gmb_hf.training.seeds import versions
 from gmb_hf.training.tracking import Tracking
@@ -208,11 +210,7 @@ class InContextConfig(Config):
     training: StreamTraining = field(default_factory=StreamTraining)
 
     def __post_init__(self) -> None:
-        if self.model.variant.fields:
-            raise InputError(
-                f"model: {self.model.variant.name} is a variant; name it in --variants, so that "
-                "it stands beside the others"
-            )
+        refuse_variant(self.model)
         for name, usual in (("observables", "usual"), ("stop_after", None)):
             if getattr(self.training, name) != usual:
                 raise InputError(f"training.{name}: in-context probes do without; leave it out")
@@ -648,11 +646,8 @@ class Stream:
         }
 
 
-class InContextFolder:
+class InContextFolder(VariantFolder):
     """The folder `path` of a run, and its finished results."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
 
     def claim(self, config: InContextConfig) -> None:
         """Write the design into the folder, or check that it is the same, as `check_config`."""
@@ -661,20 +656,7 @@ class InContextFolder:
 
     def config(self) -> InContextConfig:
         """The config in the folder; `InputError` where that is missing, or none."""
-        held = read_config_file(self.path / DESIGN)
-        design = {"preset": held.get("preset", ""), **(held.get("design") or {})}
-        return InContextConfig.from_dict(design, where=str(self.path / DESIGN))
-
-    def states(self, config: InContextConfig, variant: Variant) -> States:
-        """The training states of a variant's unfinished seeds."""
-        return States(self.path / "state" / variant.name, f"{config.hash()} {variant.name}")
-
-    def pending_groups(
-        self, config: InContextConfig, variant: Variant, seeds: Sequence[int]
-    ) -> list[tuple[int, ...]]:
-        """The seeds of a variant that are not finished, by groups, as `States.pending`."""
-        done, at_once = self.finished_seeds(variant.name), config.training.seeds_at_once
-        return self.states(config, variant).pending(seeds, done, at_once=at_once)
+        return read_design(InContextConfig, self.path / DESIGN)
 
     def model(self, variant: str, seed: int) -> Path:
         """Where the model of a seed is saved."""

@@ -13,9 +13,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +31,7 @@ from gmb_hf.report import style
 from gmb_hf.report.curves import median_over_runs
 from gmb_hf.report.sheet import Sheet
 from gmb_hf.runs.runlog import RunLog
+from gmb_hf.sequential.folder import refuse_repeated
 from gmb_hf.sequential.incontext import (
     ANY,
     HELD_OUT,
@@ -150,11 +149,7 @@ def icl_report(
         InputError: no folder, one twice, or without results; runs that were asked other things;
             a k beyond the prompts.
     """
-    if not folders:
-        raise InputError("no run given; name a folder of gmb icl run")
-    twice = repeated([Path(folder).resolve() for folder in folders])
-    if twice is not None:
-        raise InputError(f"{twice}: the folder is named twice; name each run once")
+    refuse_repeated(folders, of="gmb icl run")
     runs = [InContextFolder(folder) for folder in folders]
     configs = [run.config() for run in runs]
     _check_equal(runs, configs)
@@ -673,18 +668,8 @@ def run_icl(
     at_once = config.training.seeds_at_once
     jobs = launch.parallel_jobs(jobs, len(variants) * math.ceil(len(seeds) / at_once), place)
     folder.claim(config)
-    steps = config.training.steps
-    total = len(variants) * len(seeds) * steps
-    finished = (folder.finished_seeds(variant.name) for variant in variants)
-    done = sum(len(there.intersection(seeds)) for there in finished) * steps
     options: Any = {"device": place, "save_models": save_models, "trackers": trackers}
-    groups = [
-        partial(train_group, config, variant, group, folder, **options)
-        for variant in variants
-        for group in folder.pending_groups(config, variant, seeds)
-    ]
-    shown = launch.TrainingBar(total, done) if done < total else nullcontext()
-    with shown as bar:
-        launch.train_groups(groups, bar, jobs=jobs)
+    steps = config.training.steps
+    folder.train(train_group, config, variants, seeds, steps=steps, jobs=jobs, **options)
     made = icl_report([folder.path], folder.path, figures=figures)
     return InContextResult(made, notes, _following(folder.path))

@@ -27,7 +27,7 @@ from gmb_hf.report.sheet import Sheet
 from gmb_hf.runs.metadata import refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.sequential.config import SequentialConfig, SuiteSettings, preset, smaller_than_protocol
-from gmb_hf.sequential.folder import DESIGN, MATRIX, read_design
+from gmb_hf.sequential.folder import DESIGN, MATRIX, refuse_repeated
 from gmb_hf.sequential.matrix import MEASURES, RetentionMatrix, read_matrix
 from gmb_hf.sequential.summary import (
     Chance,
@@ -39,7 +39,7 @@ from gmb_hf.sequential.summary import (
 )
 from gmb_hf.stats import OverSeeds
 from gmb_hf.training.config import first_difference
-from gmb_hf.training.folder import read_config_file
+from gmb_hf.training.folder import read_config_file, read_design
 
 SUMMARY = "retention.json"
 _NUMBERS = {
@@ -72,7 +72,7 @@ def read_run(folder: str | Path) -> SequentialRun:
     """Read a folder; `InputError` without a design or matrix, or where one of them is wrong."""
     place = Path(folder)
     path = place / DESIGN
-    config, matrices = read_design(path), read_matrix(place / MATRIX)
+    config, matrices = read_design(SequentialConfig, path), read_matrix(place / MATRIX)
     fingerprints = read_config_file(path).get("fingerprints")
     tasks = next(iter(matrices.values())).tasks
     known = fingerprints if isinstance(fingerprints, dict) else {}
@@ -105,11 +105,7 @@ def sequential_report(
         InputError: no folder, one twice, or one that is wrong; other tasks or another order.
         FingerprintMismatchError: a task's data differ.
     """
-    if not folders:
-        raise InputError("no run given; name a folder of gmb sequential run")
-    twice = repeated([Path(folder).resolve() for folder in folders])
-    if twice is not None:
-        raise InputError(f"{twice}: the folder is named twice; name each run once")
+    refuse_repeated(folders, of="gmb sequential run")
     runs = [read_run(folder) for folder in folders]
     first = runs[0]
     different = [

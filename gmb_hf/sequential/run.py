@@ -9,8 +9,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,12 +20,13 @@ from gmb_hf.errors import InputError, choose, repeated
 from gmb_hf.files import whole_folder, write_json
 from gmb_hf.sequential.config import SequentialConfig
 from gmb_hf.sequential.config import preset as named
-from gmb_hf.sequential.folder import DESIGN, SEQUENCE, SequentialFolder, read_design
+from gmb_hf.sequential.folder import DESIGN, SEQUENCE, SequentialFolder
 from gmb_hf.sequential.report import sequential_report
 from gmb_hf.sequential.summary import RetentionSummary
 from gmb_hf.sequential.train import Phases, TaskResult, check_fits, evaluate_model, model_shape
 from gmb_hf.training import launch
 from gmb_hf.training.checkpoints import load_model, save_model
+from gmb_hf.training.folder import read_design
 from gmb_hf.training.tracking import Tracking, installed
 from gmb_hf.training.variants import Variant, parse_variant
 
@@ -307,19 +306,10 @@ def run_sequential(
         folder.claim(config)
     if accelerator is not None:
         accelerator.wait_for_everyone()
-    steps = sum(config.steps)
-    total = len(variants) * len(own) * steps
-    finished = (folder.finished_seeds(variant.name) for variant in variants)
-    done = sum(len(there.intersection(own)) for there in finished) * steps
-    shown = PhaseBar(total, done) if main_process and done < total else nullcontext()
     options: Any = {"save_models": save_models, "trackers": trackers if main_process else []}
-    groups = [
-        partial(train_group, config, variant, group, folder, device=place, **options)
-        for variant in variants
-        for group in folder.pending_groups(config, variant, own)
-    ]
-    with shown as bar:
-        launch.train_groups(groups, bar, jobs=jobs)
+    options |= {"device": place, "bar": PhaseBar if main_process else None}
+    steps = sum(config.steps)
+    folder.train(train_group, config, variants, own, steps=steps, jobs=jobs, **options)
     if accelerator is not None:
         accelerator.wait_for_everyone()
     if not main_process:
@@ -379,7 +369,7 @@ def evaluate_checkpoint(
     config, design = sequential_config(suite, preset or "quick", given, changes), None
     if preset is None and not given and not changes:
         paths = (parent / DESIGN for parent in Path(checkpoint).resolve().parents)
-        runs = ((path, read_design(path)) for path in paths if path.is_file())
+        runs = ((path, read_design(SequentialConfig, path)) for path in paths if path.is_file())
         same = ((own, path) for path, own in runs if own.suite.name == config.suite.name)
         config, design = next(same, (config, None))
     model = load_model(checkpoint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -13,7 +13,9 @@ from gmb_hf.errors import InputError, first_of
 from gmb_hf.files import remove_strays, write_text
 from gmb_hf.runs.readers import reader_of
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training.config import RunConfig, first_difference
+from gmb_hf.training.config import Config, RunConfig, first_difference
+
+Design = TypeVar("Design", bound=Config)
 
 
 def check_config(
@@ -57,6 +59,13 @@ def read_config_file(path: Path) -> dict[str, Any]:
     except InputError as error:
         raise error.reworded(f"{error}; choose another folder") from None
     return held if isinstance(held, dict) else {}
+
+
+def read_design(kind: type[Design], path: Path) -> Design:
+    """The config of which `check_config` noted preset and `design`; `InputError` where none is."""
+    held = read_config_file(path)
+    design = {"preset": held.get("preset", ""), **(held.get("design") or {})}
+    return kind.from_dict(design, where=str(path))
 
 
 def log_paths(folder: Path) -> list[Path]:

@@ -8,8 +8,9 @@ import pytest
 from launched import run
 from sequential_builders import trained
 
-from gmb_hf.sequential.folder import read_design
+from gmb_hf.sequential.config import SequentialConfig
 from gmb_hf.sequential.matrix import read_matrix
+from gmb_hf.training.folder import read_design
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "trainers" / "train_sequential.py"
@@ -29,7 +30,7 @@ def test_two_processes_share_the_seeds_and_leave_the_same_matrix(tmp_path):
         "sort-2-seeds-0-2",
         "sort-2-seeds-1-1",
     ]
-    config = read_design(tmp_path / "two" / "sequential.yaml")
+    config = read_design(SequentialConfig, tmp_path / "two" / "sequential.yaml")
     one = trained(config, tmp_path / "one", [0, 1, 2], "sort-2", save_models="none")
     first, second = (
         read_matrix(folder / "matrix.csv")["sort-2"] for folder in (one.path, tmp_path / "two")
