@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from gmb_hf._version import __version__
@@ -51,7 +51,7 @@ from gmb_hf.report.page import (
     outcome_counts,
     timing,
 )
-from gmb_hf.report.sheet import asset
+from gmb_hf.report.sheet import asset, templates
 from gmb_hf.stats import IntervalRecord
 from gmb_hf.tables import Column, Table
 
@@ -666,15 +666,8 @@ def _table(entries: Sequence[Entry]) -> Table:
 @cache
 def _environment() -> Environment:
     """The templates, and what they call."""
-    environment = Environment(
-        loader=PackageLoader("gmb_hf.leaderboard", "."),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = templates("gmb_hf.leaderboard", page=True)
     environment.filters.update(
-        line=one_line,
         percent=percent,
         steps=steps,
         p=p_value,
@@ -682,7 +675,6 @@ def _environment() -> Environment:
         reason=reason,
     )
     environment.globals.update(
-        in_words=in_words,
         hardest=hardest,
         bar=_bar,
         is_link=is_link,

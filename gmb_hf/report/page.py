@@ -13,11 +13,9 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from gmb_hf._version import __version__
@@ -56,7 +54,7 @@ from gmb_hf.report.answer import (
     shown_p,
     subtitle,
 )
-from gmb_hf.report.sheet import asset
+from gmb_hf.report.sheet import asset, template
 from gmb_hf.report.tables import budget_table, run_budget_table, runs_table, verdict_table
 from gmb_hf.stats import IntervalRecord
 from gmb_hf.tables import Line, Table, follow
@@ -117,20 +115,6 @@ def remake_page(source: str | Path, out: str | Path | None = None) -> Path:
     return write_page(Results.read(file), target, folder=file.parent)
 
 
-@cache  # it takes longer to compile than to fill in
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("gmb_hf.report", "."),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["line"] = one_line
-    environment.globals["in_words"] = in_words
-    return environment.get_template("page.html.j2")
-
-
 def render_page(
     results: Results,
     *,
@@ -159,7 +143,7 @@ def render_page(
         "locked": found.locked,
         "scores": scores,
     }
-    return _template().render(
+    return template("page.html.j2").render(
         style=Markup(asset("page.css")),
         script=Markup(script),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),

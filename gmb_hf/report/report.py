@@ -7,12 +7,9 @@ tasks, paths) is escaped, so that it reads as it was written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from urllib.parse import quote
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from matplotlib.figure import Figure
 
 from gmb_hf import escape
@@ -59,6 +56,7 @@ from gmb_hf.report.figures import (
     leads_of,
 )
 from gmb_hf.report.page import write_page
+from gmb_hf.report.sheet import template
 from gmb_hf.report.style import rate_text, save_figure
 from gmb_hf.report.tables import (
     budget_table,
@@ -86,18 +84,6 @@ FIGURES = {
 """The figures that a report has a place for, and what their files are called."""
 
 
-@cache  # it takes longer to compile than to fill in
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("gmb_hf.report", "."),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=False,  # Markdown is escaped by the filter `md`, wherever a user's text goes
-    )
-    environment.filters.update(md=escape.markdown, path=lambda path: quote(str(path)))
-    return environment.get_template("report.md.j2")
-
-
 def render_report(
     results: Results,
     *,
@@ -123,7 +109,7 @@ def render_report(
     windows = answer(results, by_windows=True)
     best = sorted(found.subject, key=lambda item: found.label(item) != SUPPORTED)
     headline = best[: max(len(found.supported), _HEADLINE_ROWS)]
-    text = _template().render(
+    text = template("report.md.j2").render(
         title=f"Which scores may raise an alarm: {escape.markdown(results.meta.run_id)}",
         answer=found,
         headline=len(headline),

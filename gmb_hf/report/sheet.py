@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from gmb_hf._version import __version__
-from gmb_hf.escape import one_line
+from gmb_hf.design.power import in_words
+from gmb_hf.escape import markdown, one_line
 from gmb_hf.files import write_text
 from gmb_hf.tables import Column, Line, Table
 
@@ -56,7 +58,7 @@ class Sheet:
             OSError: a figure cannot be read.
         """
         script = "".join(map(asset, _SCRIPTS))
-        return _template().render(
+        return template("sheet.html.j2").render(
             sheet=self,
             figures=[(caption, _embedded(path)) for caption, path in self.figures],
             tables=[_Grid.of(table) for table in self.tables],
@@ -115,13 +117,24 @@ def _cell(column: Column, value: Any) -> _Cell:
 
 
 @cache  # it takes longer to compile than to fill in
-def _template() -> Template:
+def template(name: str) -> Template:
+    """A template of the report, by the name of its file."""
+    return templates("gmb_hf.report", page=name.endswith(".html.j2")).get_template(name)
+
+
+def templates(package: str, *, page: bool) -> Environment:
+    """The templates of pages, where whatever a user named is escaped by itself, or of Markdown.
+
+    In Markdown the filter `md` escapes it, wherever it goes.
+    """
     environment = Environment(
-        loader=PackageLoader("gmb_hf.report", "."),
+        loader=PackageLoader(package, "."),
         undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        autoescape=page,
+        trim_blocks=page,
+        lstrip_blocks=page,
+        keep_trailing_newline=not page,
     )
-    environment.filters["line"] = one_line
-    return environment.get_template("sheet.html.j2")
+    environment.filters.update(line=one_line, md=markdown, path=lambda path: quote(str(path)))
+    environment.globals["in_words"] = in_words
+    return environment

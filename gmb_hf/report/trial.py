@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,11 +17,12 @@ from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.power import in_words
 from gmb_hf.errors import InputError
-from gmb_hf.escape import markdown, number, steps
+from gmb_hf.escape import number, steps
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.claims import CLAIMS, Claim
 from gmb_hf.report import style
 from gmb_hf.report.answer import KINDS, RULE, hardest, kind_of
+from gmb_hf.report.sheet import template
 from gmb_hf.tables import Column, Table
 
 
@@ -293,19 +293,12 @@ def render_trial(
         transfers: the matrix.
         asks: what each panel asks.
     """
-    environment = Environment(
-        loader=PackageLoader("gmb_hf.report", "."),
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-        autoescape=False,  # Markdown is escaped by the filter `md`
-    )
-    environment.filters.update(md=markdown)
     kinds = [
         (heading, overview(own, panels).md())
         for kind, heading in KINDS.items()
         if (own := [row for row in rows if row.kind == kind])
     ]
-    return environment.get_template("trial.md.j2").render(
+    return template("trial.md.j2").render(
         panels=[(name, asks[name], _facts(rows, name)) for name in panels],
         kinds=kinds,
         n_signals=len({row.item.name for row in rows}),
