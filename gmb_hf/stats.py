@@ -490,16 +490,14 @@ BySeed = Mapping[int, float]
 """Seed -> the value of a quantity."""
 
 
-def differences(
-    quantity: str, variants: Mapping[str, BySeed], baseline: str, *, seed: int = 0
-) -> list[Difference]:
+def differences(quantity: str, variants: Mapping[str, BySeed], baseline: str) -> list[Difference]:
     """Hold every variant (name -> values) against the baseline, one of them, on shared seeds.
 
-    p-values are Holm-adjusted over the variants; `seed` is of the sign flips.
+    p-values are Holm-adjusted over the variants.
     """
     base = (baseline, variants[baseline])
     others = (pair for pair in variants.items() if pair[0] != baseline)
-    return adjusted([difference(quantity, pair, base, seed=seed) for pair in others])
+    return adjusted([difference(quantity, pair, base) for pair in others])
 
 
 def adjusted(family: Sequence[Difference]) -> list[Difference]:

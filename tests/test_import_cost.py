@@ -7,7 +7,10 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "transformers", "accelerate", "sklearn", "scipy", "datasets", "matplotlib")
+HEAVY = (
+    *("torch", "transformers", "accelerate", "sklearn"),
+    *("scipy", "datasets", "matplotlib", "pandas"),
+)
 COUNTED = (*HEAVY, "numpy", "pyarrow", "pydantic")
 PARSER = {"pydantic"}  # the parser of the command line looks for it itself
 LIGHT_COMMANDS = (["--help"], ["--version"], ["data", "--help"])

@@ -488,10 +488,10 @@ def _budgets(design: Design, runs: int, explored: int | None) -> Iterator[Findin
         )
 
 
-def run_budgets(design: Design, runs: int, *, of: str = "explore runs") -> Iterator[Finding]:
+def run_budgets(design: Design, runs: int) -> Iterator[Finding]:
     """Budgets of runs without a finite threshold, and one whose bound is more than twice of it.
 
-    `of` says what the `runs` are, of which each has negative windows.
+    Each of the `runs` of explore has negative windows.
     """
     rule = design.calibration
     lost = [budget for budget in design.run_budgets if promise(budget, runs, rule).rank is None]
@@ -501,16 +501,16 @@ def run_budgets(design: Design, runs: int, *, of: str = "explore runs") -> Itera
         decides = " x_primary_run_budget is among them, so that no score can be supported by runs;"
         yield warning(
             "few_runs_for_run_budget",
-            f"x_run_budgets: {takes} {of} with negative windows, there are {runs}: the answer will "
-            f"be ABSTAIN;{decides * (design.primary_run_budget in lost)} train more, or raise them",
+            f"x_run_budgets: {takes} explore runs with negative windows, there are {runs}: the "
+            f"answer will be ABSTAIN;{decides * (design.primary_run_budget in lost)} train more, or raise them",
         )
     primary = design.primary_run_budget
     found = promise(primary, runs, rule)
     if found.rank is not None and found.upper > 2 * primary:
         yield warning(
             "thin_run_budget",
-            f"with {runs} {of} a first alarm at x_primary_run_budget {primary:g} is 90% sure of a "
-            f"rate of at most {found.upper:.2g} only; {runs_to_bound(primary, rule)} keep that "
+            f"with {runs} explore runs a first alarm at x_primary_run_budget {primary:g} is 90% "
+            f"sure of a rate of at most {found.upper:.2g} only; {runs_to_bound(primary, rule)} keep that "
             "within twice the budget, and x_calibration: conditional within the budget itself, "
             f"from {runs_to_promise(primary, 'conditional')} on",
         )

@@ -321,7 +321,7 @@ _structure(
 # Hierarchical convergence: whether a fast loop comes to rest within the cycles of a slow one.
 #
 # For models with loops (`cycles`, `inner_steps`, `halting`), from states at EQ on held-out rows.
-# What the observables are stands in `gmb_hf.training.loop_measures`; a length is a share of a
+# What the observables are stands in `training/observables.py`; a length is a share of a
 # state's own length. Levels (eps, theta) are those at which the trainer counts. A window's
 # statistic is the mean of those of its checkpoints, each over all rows and cycles there.
 #

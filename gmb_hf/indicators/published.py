@@ -326,8 +326,8 @@ _weights(
 )
 
 # Of the Fourier coefficients of the embedding over residues, in the order of the task's group: see
-# `fourier_measures`. Density is the share of large coefficients, balance the smaller over the larger
-# of sine and cosine.
+# `fourier_measures`. Density is the share of large coefficients, balance the smaller over the
+# larger of sine and cosine.
 _task = partial(_weights, kind="task-aware")
 _task(
     "embedding_participation",

@@ -105,7 +105,8 @@ def find_step(names: Sequence[str], wanted: str, where: str) -> str:
     return known[0] if known else wanted
 
 
-_EMPTY = pa.array(["", "NA", "N/A", "n/a", "null", "NULL", "None"])
+# No array before it is asked for: the first one that Arrow makes imports pandas, a second's work.
+_EMPTY = ("", "NA", "N/A", "n/a", "null", "NULL", "None")
 _LARGEST = 2**53  # whole numbers are exact in float64 up to here
 _NUMBER = r"(?i)^[-+]?((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|inf(inity)?)$"
 
@@ -284,7 +285,8 @@ def _numbers_from_text(
     raw: RawTable, name: str, column: pa.ChunkedArray
 ) -> tuple[pa.ChunkedArray, str | None]:
     text = pc.utf8_trim_whitespace(pc.cast(column, pa.string()))
-    text = pc.if_else(pc.is_in(text, value_set=_EMPTY), pa.scalar(None, pa.string()), text)
+    empty = pc.is_in(text, value_set=pa.array(_EMPTY))
+    text = pc.if_else(empty, pa.scalar(None, pa.string()), text)
     text = pc.utf8_ltrim(text, characters="+")
     numeric = pc.match_substring_regex(text, _NUMBER)
     wrong = pc.fill_null(pc.invert(numeric), False)

@@ -289,15 +289,15 @@ def _panels(fit: ScalingFit, text: Callable[[float], str]) -> tuple[Figure, list
     return figure, pairs
 
 
-def _floor(axes: Axes, one: VariantFit, *, label: bool = True) -> None:
+def _floor(axes: Axes, one: VariantFit) -> None:
     """The fitted floor with its interval, and the exact one."""
     found = one.numbers["E"]
     if found.low is not None and found.high is not None:
         axes.axhspan(found.low, found.high, color=style.RULE, alpha=0.5, lw=0, zorder=0)
-    name = "E, fitted, with its 95% interval" if label else None
+    name = "E, fitted, with its 95% interval"
     axes.axhline(found.value, color=style.MUTED, lw=1, ls=style.DASHED, label=name)
     if one.known is not None:
-        name = "exact entropy of the source" if label else None
+        name = "exact entropy of the source"
         axes.axhline(one.known, color=style.VERMILION, lw=1, ls=style.DOTTED, label=name)
 
 

@@ -45,9 +45,7 @@ class Piece:
     ends_document: bool
 
 
-def file_pieces(
-    path: str | Path, separator: str | None = SEPARATOR, *, limit: int = PIECE
-) -> Iterator[Piece]:
+def file_pieces(path: str | Path, separator: str | None = SEPARATOR) -> Iterator[Piece]:
     """The documents of a UTF-8 text file in pieces, in constant memory.
 
     Raises:
@@ -55,7 +53,7 @@ def file_pieces(
             encoding.
     """
     piece = None
-    for piece in pieces(_decoded(Path(path)), separator, limit=limit):
+    for piece in pieces(_decoded(Path(path)), separator):
         yield piece
     if piece is None:
         raise InputError(f"{path}: {_EMPTY}")
