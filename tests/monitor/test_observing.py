@@ -218,7 +218,7 @@ def test_names_that_mean_no_weights() -> None:
         Parts(attention="(")
     with pytest.raises(InputError, match=r"residues must be 3 or more, got 2"):
         Parts(residues=2)
-    with pytest.raises(InputError, match=r'group must be "additive" or "multipl.*, got "dihedral'):
+    with pytest.raises(InputError, match=r'group must be "additive" or "multi.*, got "dihedral'):
         Parts(residues=7, group="dihedral")
     with pytest.raises(InputError, match=r"multiplicative group must be of a prime, .*residues=8"):
         Parts(residues=8, group="multiplicative")
