@@ -502,8 +502,8 @@ def run_budgets(design: Design, runs: int) -> Iterator[Finding]:
         yield warning(
             "few_runs_for_run_budget",
             f"x_run_budgets: {takes} explore runs with negative windows, there are {runs}: the "
-            f"answer will be ABSTAIN;{decides * (design.primary_run_budget in lost)} train more, or "
-            "raise them",
+            f"answer will be ABSTAIN;{decides * (design.primary_run_budget in lost)} train more, "
+            "or raise them",
         )
     primary = design.primary_run_budget
     found = promise(primary, runs, rule)
@@ -511,9 +511,9 @@ def run_budgets(design: Design, runs: int) -> Iterator[Finding]:
         yield warning(
             "thin_run_budget",
             f"with {runs} explore runs a first alarm at x_primary_run_budget {primary:g} is 90% "
-            f"sure of a rate of at most {found.upper:.2g} only; {runs_to_bound(primary, rule)} keep "
-            "that within twice the budget, and x_calibration: conditional within the budget itself, "
-            f"from {runs_to_promise(primary, 'conditional')} on",
+            f"sure of a rate of at most {found.upper:.2g} only; {runs_to_bound(primary, rule)} "
+            "keep that within twice the budget, and x_calibration: conditional within the budget "
+            f"itself, from {runs_to_promise(primary, 'conditional')} on",
         )
 
 
