@@ -90,6 +90,13 @@ def test_a_trial_from_panels_to_one_page(folder: Path) -> None:
     ]
     text = measured(claim, many, [*shares])
     assert re.search(r"warned of 25% \[[\d, ]+\] on b to 100% \[[\d, ]+\] on c \(", text), text
+    # Of several measures the best on average comes first, and where another one warned of more.
+    item = own[0].item.model_copy(update={"name": "embedding_top8"})
+    at = own[0].at.model_copy(update={"warned": 0.875})
+    other = [own[0]._replace(panel="a", item=item, at=at)]
+    text = measured(claim, [many[1], *other, many[2]], ["a", "b", "c"])
+    assert text.startswith("Here the best of 2 measures on average, `embedding_top8` (knows"), text
+    assert text.endswith(", and the most of another is 100%, `embedding_gini` on c.")
     # The same call judges nothing again.
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("results.yaml")}
     again = trial(["first", "second"], folder, figures=False, jobs=2)

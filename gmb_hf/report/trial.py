@@ -210,7 +210,7 @@ _SAID = 3  # panels of which a sentence names each
 def measured(claim: Claim, rows: Sequence[TrialRow], panels: Sequence[str]) -> str:
     """What the trial found of one claim, in one sentence of Markdown.
 
-    The best of several calibrated measures is named as such, the other ones by their best; a rule
+    The best of several calibrated measures is named as such, then where another warns most; a rule
     of the paper's own is told apart, with the runs that it falsely alarmed.
     """
     own = [row for row in rows if row.item.name in claim.indicators]
@@ -224,19 +224,21 @@ def measured(claim: Claim, rows: Sequence[TrialRow], panels: Sequence[str]) -> s
 
 
 def _best_of(held: Sequence[Sequence[TrialRow | None]]) -> list[str]:
-    """Calibrated measures of one kind: the best one, and at most what the others reach."""
+    """Calibrated measures of one kind: the best on average, and where another one warns most."""
     if not held:
         return []
     first, *others = held
     what = _named(first)
     if others:
-        what = f"the best of {len(held)} measures, {what},"
-    said = f"{what} warned of {_shares(first)}"
-    if others:
-        best = max(row.at.warned or 0.0 for line in others for row in line if row is not None)
-        said += f", the {'others' if len(others) > 1 else 'other one'} of at most {best:.0%}"
+        what = f"the best of {len(held)} measures on average, {what},"
     at = [row.panel for row in first if row is not None and row.supported]
-    return [f"{said} (supported on {', '.join(at) if at else 'no panel'})"]
+    said = f"{what} warned of {_shares(first)} (supported on {', '.join(at) if at else 'no panel'})"
+    if others:
+        rows = [row for line in others for row in line if row is not None]
+        most = max(rows, key=lambda row: row.at.warned or 0.0)
+        share = f"{most.at.warned or 0.0:.0%}"
+        said += f", and the most of another is {share}, `{most.item.name}` on {most.panel}"
+    return [said]
 
 
 def _rules(held: Sequence[Sequence[TrialRow | None]]) -> list[str]:
