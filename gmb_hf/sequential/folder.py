@@ -14,6 +14,7 @@ Variants and seeds are no part of the design: the same command with others adds 
 from __future__ import annotations
 
 import glob
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -41,15 +42,15 @@ SEQUENCE = "sequence.json"
 """Beside a saved model: what made it, and its results on every task."""
 
 
-class VariantFolder:
+class VariantFolder(ABC):
     """The folder `path` of a run of several variants, and which of their seeds are finished."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
+    @abstractmethod
     def finished_seeds(self, variant: str) -> set[int]:
         """The seeds of a variant that are trained to the end, those that diverged included."""
-        raise NotImplementedError
 
     def states(self, config: Any, variant: Variant) -> States:
         """The training states of a variant's unfinished seeds."""
