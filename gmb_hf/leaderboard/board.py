@@ -52,6 +52,7 @@ from gmb_hf.report.page import (
     timing,
 )
 from gmb_hf.report.sheet import asset, templates
+from gmb_hf.report.tables import FALSELY_ALARMED, WARNED
 from gmb_hf.stats import IntervalRecord
 from gmb_hf.tables import Column, Table
 
@@ -645,13 +646,8 @@ def _table(entries: Sequence[Entry]) -> Table:
         Column("own_runs", str, take=lambda one: str(one.own).lower()),
         Column("label_by_runs", take="first.label"),
         Column("budget", number, take="budget"),
-        Column("warned", number, take="at.warned"),
-        Column("warned_low", number, take="at.warned_interval.low"),
-        Column("warned_high", number, take="at.warned_interval.high"),
-        Column("timely", number, take="at.timely"),
-        Column("false_share", number, take="at.false_share"),
-        Column("false_low", number, take="at.false_interval.low"),
-        Column("false_high", number, take="at.false_interval.high"),
+        *WARNED,
+        *FALSELY_ALARMED,
         Column("hardest_blind", number, take=lambda one: hardest(one.at)),
         Column("lead_median", steps, take="at.lead_median"),
         Column("p_adjusted", number, take="first.p_adjusted"),

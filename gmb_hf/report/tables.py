@@ -85,16 +85,23 @@ class FirstAlarmRow(NamedTuple):
     event: str = ""
 
 
-_OUTCOMES = (
+WARNED = (
     Column("warned", number, take="at.warned"),
     Column("warned_low", number, take="at.warned_interval.low"),
     Column("warned_high", number, take="at.warned_interval.high"),
     Column("timely", number, take="at.timely"),
-    Column("early", number, take="at.early"),
-    Column("missed", number, take="at.missed"),
+)
+FALSELY_ALARMED = (
     Column("false_share", number, take="at.false_share"),
     Column("false_low", number, take="at.false_interval.low"),
     Column("false_high", number, take="at.false_interval.high"),
+)
+"""Columns of whatever holds an outcome of first alarms as `at`."""
+_OUTCOMES = (
+    *WARNED,
+    Column("early", number, take="at.early"),
+    Column("missed", number, take="at.missed"),
+    *FALSELY_ALARMED,
     Column("lead_median", steps, take="at.lead_median"),
     *(
         column

@@ -23,6 +23,7 @@ from gmb_hf.indicators.claims import CLAIMS, Claim
 from gmb_hf.report import style
 from gmb_hf.report.answer import KINDS, RULE, hardest, kind_of
 from gmb_hf.report.sheet import template
+from gmb_hf.report.tables import FALSELY_ALARMED, WARNED
 from gmb_hf.tables import Column, Table
 
 
@@ -60,13 +61,8 @@ _COLUMNS = (
     Column("kind", take="kind"),
     Column("panel", take="panel"),
     Column("label_by_runs", take="first.label"),
-    Column("warned", number, take="at.warned"),
-    Column("warned_low", number, take="at.warned_interval.low"),
-    Column("warned_high", number, take="at.warned_interval.high"),
-    Column("timely", number, take="at.timely"),
-    Column("false_share", number, take="at.false_share"),
-    Column("false_low", number, take="at.false_interval.low"),
-    Column("false_high", number, take="at.false_interval.high"),
+    *WARNED,
+    *FALSELY_ALARMED,
     Column("lead_median", steps, take="at.lead_median"),
     Column("hardest_blind", number, take=lambda row: hardest(row.at)),
     Column("p_adjusted", number, take="first.p_adjusted"),
