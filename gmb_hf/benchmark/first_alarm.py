@@ -24,7 +24,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import AllowInfNan, Field, FiniteFloat
-from scipy.optimize import brentq
 from scipy.special import bdtrc
 
 from gmb_hf.benchmark.calibration import Judgement
@@ -306,6 +305,8 @@ def memoryless(alarms: FirstAlarms) -> NDArray[np.float64]:
         return chances
     rate = 0.0  # -log(1 - h)
     if share:
+        from scipy.optimize import brentq  # which half of the commands never need
+
         # The root for runs as short as the shortest; twice that has the other sign for certain.
         upper = -2 * math.log1p(-share) / counts.min()
         rate = brentq(
