@@ -117,8 +117,13 @@ class FirstAlarmPointRecord(OpenSection):
     @property
     def blind(self) -> dict[str, float]:
         """What each blind alarm and control warns of at this cost, a share of events, by name."""
+        return {name: one.warned for name, one in self.comparisons.items()}
+
+    @property
+    def comparisons(self) -> dict[str, BlindRecord | RivalRecord]:
+        """Each blind alarm and control that was measured, by name."""
         measured = {name: getattr(self, name) for name in BLIND} | self.rivals
-        return {name: one.warned for name, one in measured.items() if one is not None}
+        return {name: one for name, one in measured.items() if one is not None}
 
 
 class OtherEventRecord(OpenSection):

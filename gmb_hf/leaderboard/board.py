@@ -23,7 +23,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from gmb_hf._version import __version__
-from gmb_hf.benchmark.first_alarm import BLIND, FirstAlarmPointRecord
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
 from gmb_hf.benchmark.prepare import decided_runs
 from gmb_hf.benchmark.records import INCONCLUSIVE, LABELS, SUPPORTED
 from gmb_hf.benchmark.results import Results
@@ -39,12 +39,12 @@ from gmb_hf.leaderboard.check import CheckRecord
 from gmb_hf.leaderboard.submission import Submission, is_link
 from gmb_hf.report.answer import BLIND_ALARM, hardest, primary_budget, reason
 from gmb_hf.report.page import (
-    BLIND_NAMES,
     CLASSES,
     OUTCOMES,
     SCRIPTS,
     Run,
     alarms_of,
+    blind_name,
     budget_data,
     class_of,
     embedded,
@@ -593,14 +593,7 @@ def _of_score(entries: Sequence[Entry], panels: Mapping[str, PanelOnBoard]) -> d
     if first.built_in and first.name in catalogue.names():
         known = catalogue.get(first.name)
     blind = [
-        [
-            (BLIND_NAMES.get(name, name.replace("_", " ")), one)
-            for name, one in (
-                {name: getattr(entry.at, name) for name in BLIND} | dict(entry.at.rivals)
-            ).items()
-            if one is not None
-        ]
-        for entry in entries
+        [(blind_name(name), one) for name, one in entry.at.comparisons.items()] for entry in entries
     ]
     charts = [
         _charts(entry, panels[entry.panel], beside)

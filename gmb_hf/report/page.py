@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from gmb_hf._version import __version__
 from gmb_hf.benchmark.compat import settings_of
-from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord
+from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord
 from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.results import EventRecord, Results, definition_of_done
@@ -64,11 +64,16 @@ SCRIPTS = ("table.js", "score.js")
 _UNDECLARED = "undeclared"
 CLASSES = {**KINDS, _UNDECLARED: GROUPS["undeclared"]}
 _MOST = {"label-free": 14, "undeclared": 14, "label-using": 4, "blind alarm": 4}
-BLIND_NAMES = {
+_BLIND_NAMES = {
     "memoryless": "a constant chance per checkpoint",
     "risk_set": "another run still at risk",
     **RIVALS,
 }
+
+
+def blind_name(name: str) -> str:
+    """What a blind alarm or control is called."""
+    return _BLIND_NAMES.get(name, name.replace("_", " "))
 
 
 def write_page(results: Results, path: str | Path, **said: Any) -> Path:
@@ -565,8 +570,7 @@ def _score(
         alarms = alarms_of(first, runs, design, at)
     blind = {}
     if at is not None:
-        measured = {name: getattr(at, name) for name in BLIND} | at.rivals
-        blind = {name: (one.warned, one.p_value) for name, one in measured.items() if one}
+        blind = {name: (one.warned, one.p_value) for name, one in at.comparisons.items()}
     elif point is not None:
         blind = {name: (one.mean_coverage, one.p_value) for name, one in point.nulls.items()}
     robust = item.layer_D if first is None else first.robustness
@@ -599,7 +603,7 @@ def _score(
         "alarms": alarms,
         "leads": [] if alarms or point is None else list(point.x_lead_times),
         "blind": [
-            {"name": BLIND_NAMES.get(name, name.replace("_", " ")), "warned": warned, "p": p}
+            {"name": blind_name(name), "warned": warned, "p": p}
             for name, (warned, p) in blind.items()
         ],
         "events": [
