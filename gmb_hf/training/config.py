@@ -664,6 +664,8 @@ class DesignSettings(Settings):
         `InputError` where one is unknown or out of range.
         """
         given = _design_fields(fields)
+        for name in given:
+            choose("field", name, tuple(_DESIGN_KEYS | _DESIGN_NAMES), where="benchmark")
         of_event = _of_this_event(given)
         try:
             checked = Design.of({**_STANDARD, **of_event})

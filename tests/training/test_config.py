@@ -138,6 +138,15 @@ def test_a_mistake_is_one_line_that_says_what_to_do(assignment):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("warned_mn", "warned_min"), ("event_flor", "event_floor")]
+)
+def test_a_misspelled_keyword_of_the_design_suggests_the_nearest(name, nearest):
+    message = rf"^benchmark: field '{name}' is unknown; known: alpha, .* Did you mean '{nearest}'\?"
+    with pytest.raises(InputError, match=message):
+        preset("quick").judged_by(**{name: 0.4})
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_config_survives_json_and_yaml(name):
     config = preset(name)
