@@ -33,7 +33,7 @@ from gmb_hf.benchmark.results import Results
 from gmb_hf.design.lock import Lock
 from gmb_hf.errors import InputError, positive_int
 from gmb_hf.files import write_text
-from gmb_hf.hub.panels import EXPLORE, HELD_OUT, FrozenPanel, here, with_ledger
+from gmb_hf.hub.panels import EXPLORE, HELD_OUT, FrozenPanel, here
 from gmb_hf.report.answer import primary_budget
 from gmb_hf.report.report import publish
 from gmb_hf.report.style import save_figure
@@ -230,7 +230,7 @@ def judge(
         lock = Lock.read(made.write(place))
     with counting(f"{panel.name}: judging", len(lock.x_lock.candidates)) as done:
         evaluation = evaluate_lock(lock, panel.read(HELD_OUT), lock_path="lock.yaml", on_done=done)
-    publish(with_ledger(evaluation), folder, figures=figures)
+    publish(evaluation, folder, figures=figures)
     return evaluation.results
 
 
@@ -249,7 +249,7 @@ def _transferred(
             )
         except InputError as error:
             return Transfer(lock_of, panel.name, None, None, str(error))
-        publish(with_ledger(judged), place, figures=False)
+        publish(judged, place, figures=False)
         held = judged.results
     rows = [
         row

@@ -64,7 +64,7 @@ def evaluate_lock(
     """Judge held-out runs by a lock.
 
     The look is counted, and kept beside the lock's file; of a lock that was never written, in this
-    process.
+    process. That of a panel's held-out runs is in its ledger, too.
 
     Args:
         lock: what was frozen, or its file.
@@ -77,8 +77,9 @@ def evaluate_lock(
         on_done: called with each score's name when it has been measured.
 
     Raises:
-        InputError: a run was in explore, the boundary differs, a column is missing, or these are
-            other runs than those of the looks that the lock allows.
+        InputError: a run was in explore, the boundary differs, a column is missing, these are
+            other runs than those of the looks that the lock allows, or of a panel that as many
+            have looked at as may.
     """
     lock = lock if isinstance(lock, Lock) else Lock.read(lock)
     if lock_path is None and lock.path is not None:
@@ -89,6 +90,8 @@ def evaluate_lock(
         lacking = _lacking(lock, runs)
     prepared = replace(prepare(runs, lock, leave_out=lacking), transferred=transfer)
     log = prepared.log
+    if log.looks is not None:
+        log.looks.refuse_worn_out(lock)
     gone = {column for of in lacking.values() for column in of}
     columns = [name for name in lock.columns if name not in gone]
     # The cadence is measured, not claimed.
@@ -116,6 +119,8 @@ def evaluate_lock(
         on_done=on_done,
     )
     look.keep()
+    if log.looks is not None:
+        log.looks.keep_look(lock)
     return evaluation
 
 
@@ -151,7 +156,8 @@ def evaluate_runs(
     """Judge the candidates of a design on runs of one's own, without a lock.
 
     With explore runs the thresholds come from them; without, `strict` cross-fits over the runs
-    themselves and `v0.4` calibrates on what it measures. The results say which.
+    themselves and `v0.4` calibrates on what it measures. The results say which. The look at a
+    panel's held-out runs is counted in its ledger, once for each design.
 
     Args:
         design: what is asked.
@@ -161,10 +167,12 @@ def evaluate_runs(
 
     Raises:
         InputError: the design is unsound, explore and evaluation runs overlap or differ in
-            cadence, or a column is missing.
+            cadence, a column is missing, or as many have looked at these runs of a panel as may.
     """
     prepared = prepare(runs, design)
-    design = prepared.completed
+    asked, design, looks = design, prepared.completed, prepared.log.looks
+    if looks is not None:
+        looks.refuse_worn_out(asked)
     earlier = None
     if explore is not None:
         earlier = prepare(explore, design, entries=prepared.entries)
@@ -187,7 +195,10 @@ def evaluate_runs(
         *namesakes(entries, prepared.log),
         *(f"[{item.code}] {item.message}" for item in findings),
     ]
-    return _evaluate(prepared, design, explore=earlier, notes=notes, on_done=on_done)
+    evaluation = _evaluate(prepared, design, explore=earlier, notes=notes, on_done=on_done)
+    if looks is not None:  # before a result is seen
+        looks.keep_look(asked)
+    return evaluation
 
 
 def _evaluate(

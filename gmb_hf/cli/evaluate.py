@@ -110,8 +110,6 @@ def evaluate(
         HELD_OUT,
         named,
         naming_panels,
-        refuse_worn_out,
-        with_ledger,
     )
     from gmb_hf.hub.sources import part_of, read_runs
     from gmb_hf.report.answer import answer
@@ -134,11 +132,10 @@ def evaluate(
         part, aside = part_of(log, locked.design, "held-out")
         if aside:
             show.say(f"{aside} runs were set aside: they are not declared as held out.")
-        refuse_worn_out(log, locked)
         with show.counting("judging", len(locked.x_lock.candidates)) as done:
             with naming_panels(log):
                 judged = evaluate_lock(locked, part, transfer=transfer, on_done=done)
-            evaluation = with_publication(with_ledger(judged))
+            evaluation = with_publication(judged)
         following = show.command("lock", "--explain", lock=lock)
     else:
         if transfer:
@@ -173,9 +170,6 @@ def evaluate(
         design["candidates"] = [own_score(name, log, **known) for name in score or ()]
         try:
             fixed = Design.of(design) if panel is None else panel.design().replace(**design)
-            held_out = panel if panel is not None and HELD_OUT in panel.parts else None
-            if held_out is not None:
-                held_out.refuse_worn_out(fixed)
             count = len({*controls_of(log), *(candidate.name for candidate in fixed.candidates)})
             with naming_panels(log), show.counting("judging", count) as done:
                 evaluation = evaluate_runs(fixed, log, explore=earlier, on_done=done)
@@ -183,8 +177,6 @@ def evaluate(
             raise error.reworded(options.in_options(str(error))) from error
         if not force:
             _refuse_others(out, evaluation.results)
-        if held_out is not None:  # before a result is seen
-            held_out.keep_look(fixed)
         following = show.command("prereg", "init", out="prereg.yaml")
     paths = publish(evaluation, out, next_command=following, figures=figures)
     if lock is not None:

@@ -26,7 +26,6 @@ from pydantic import Field
 
 from gmb_hf._version import __version__
 from gmb_hf.benchmark.curve_shape import CurveShape
-from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.documents import Many, Section, canonical_hash, load_yaml, write_yaml
@@ -388,6 +387,8 @@ class FrozenPanel:
             chosen = [parts[choose("part", part, list(parts), where=f"{PREFIX}{self.name}")]]
         log = RunLog.read(chosen, **options)
         log.metadata = with_hub_runs(log.metadata, [self.source])
+        if HELD_OUT in parts and part != EXPLORE:
+            log.looks = self
         return log
 
     def faults(self) -> list[str]:
@@ -659,21 +660,3 @@ def push_panels(chosen: Sequence[str], repo_id: str, *, private: bool = False) -
     text = render_card("panels", header, panels=found).replace(HERE, repo_id)
     files[CARD] = text.encode("utf-8")
     return publish(files, repo_id, "dataset", message=", ".join(chosen), private=private)
-
-
-# What `gmb evaluate` asks of the panel whose runs it judges.
-
-
-def refuse_worn_out(log: RunLog, lock: Lock) -> None:
-    """As `FrozenPanel.refuse_worn_out`, of the panel that a log is of, if it is of one."""
-    panel = panel_of(log)
-    if panel is not None:
-        panel.refuse_worn_out(lock)
-
-
-def with_ledger(evaluation: Evaluation) -> Evaluation:
-    """Write the lock of an evaluation into the ledger of the panel whose runs it judged."""
-    lock, panel = evaluation.lock, panel_of(evaluation.log)
-    if lock is not None and panel is not None:
-        panel.keep_look(lock)
-    return evaluation

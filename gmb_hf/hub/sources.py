@@ -18,7 +18,7 @@ from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError, choose, first_of
 from gmb_hf.hub.cards import CARD, HERE, KEY, Card, CardFingerprint, refuse_unfrozen, verify
 from gmb_hf.hub.client import Pushed, has_repository, publish
-from gmb_hf.hub.panels import PREFIX, FrozenPanel, panel_of
+from gmb_hf.hub.panels import HELD_OUT, PREFIX, FrozenPanel, panel_of
 from gmb_hf.repositories import Address, pull
 from gmb_hf.runs.metadata import DIFFERS, hub_entry, with_hub_runs
 from gmb_hf.runs.runlog import RunLog
@@ -124,12 +124,14 @@ def read_runs(sources: str | Path | Sequence[str | Path], **options: Any) -> Run
     given = [sources] if isinstance(sources, (str, Path)) else list(sources)
     places: list[str | Path] = []
     pulled: list[dict[str, str]] = []
+    panels: list[FrozenPanel] = []
     for source in given:
         if str(source).startswith(PREFIX):
             panel = FrozenPanel.find(str(source).removeprefix(PREFIX))
             panel.check()
             places += panel.parts.values()
             pulled.append(panel.source)
+            panels.append(panel)
             continue
         if not str(source).startswith("hf://"):
             places.append(source)
@@ -145,6 +147,8 @@ def read_runs(sources: str | Path | Sequence[str | Path], **options: Any) -> Run
     log = RunLog.read(places if pulled else sources, **options)
     if pulled:
         log.metadata = with_hub_runs(log.metadata, pulled)
+    if len(panels) == 1 and HELD_OUT in panels[0].parts:
+        log.looks = panels[0]
     logger.info(
         "read %d runs, %d rows from %s", len(log.runs), log.table.num_rows, first_of(given, 3)
     )

@@ -351,6 +351,7 @@ def _recomputed(
     if faults:
         return _Found(faults)
     judged, _ = part_of(log, lock.design, "held-out")
+    judged.looks = None  # its author has looked, and the ledger here is that of this machine
     evaluated = evaluate_lock(dataclasses.replace(lock, path=None), judged).results
     theirs, ours = (_without(one.plain(), _OF_THE_RESULTS) for one in (results, evaluated))
     for one in (theirs, ours):

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -47,6 +47,16 @@ class ReadOptions(TypedDict, total=False):
     last_rows: int | None
 
 
+class CountsLooks(Protocol):
+    """Counts what judges runs that many share, as the held-out ones of a frozen panel are."""
+
+    def refuse_worn_out(self, judge: Any) -> None:
+        """`InputError` where as many as may have judged them, by another lock or design."""
+
+    def keep_look(self, judge: Any) -> object:
+        """Write down a lock, or a design that judges without one; once."""
+
+
 @dataclasses.dataclass(eq=False, repr=False)
 class RunLog:
     """A table of observables by run and step, in order: runs by name, steps increasing.
@@ -61,6 +71,7 @@ class RunLog:
         dropped_duplicates: run -> rows dropped because a restart logged their step again.
         set_aside: column -> why it is no observable (text, lists).
         notes: what to know of how the files were read, a sentence each.
+        looks: counts every lock and design that judges these runs, where they are a panel's.
     """
 
     table: pa.Table
@@ -69,6 +80,7 @@ class RunLog:
     dropped_duplicates: dict[str, int] = dataclasses.field(default_factory=dict)
     set_aside: Mapping[str, str] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    looks: CountsLooks | None = None
 
     @classmethod
     def read(

@@ -13,11 +13,13 @@ from hub_store import Hub
 
 from gmb_hf import Design, InputError, RunLog, preset
 from gmb_hf.benchmark.curve_shape import CurveShape
+from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
+from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.results import Results
 from gmb_hf.documents import seal
 from gmb_hf.hub import panels
 from gmb_hf.hub.panels import FrozenPanel, Recipe
-from gmb_hf.hub.sources import design_for, read_runs
+from gmb_hf.hub.sources import design_for, part_of, read_runs
 
 NAME = "made-up"
 COLUMNS = ("test_acc", "train_acc", "embedding_gini", "embedding_norm", "embedding_rank")
@@ -187,6 +189,26 @@ def test_one_score_without_a_lock_takes_thresholds_from_the_explore_part(
         "evaluate", f"--runs=panel:{NAME}", "--score=a", "--explore-runs=panels"
     )
     assert message == f"--explore-runs: panel:{NAME} has its own; leave the option out"
+
+
+def test_python_leaves_a_line_in_the_ledger_as_the_commands_do(panel: FrozenPanel) -> None:
+    explored = panel.read("explore")
+    design = panel.design()
+    lock, _ = make_lock(design, explored)
+    evaluate_runs(design, explored.select(explored.runs[:20]))
+    assert panel.ledger().locks == ()  # nothing was judged that counts
+    evaluate_runs(design, panel.read("heldout"), explore=explored)
+    judged = evaluate_lock(lock, part_of(panel.read(), design, "held-out")[0])
+    assert judged.log.seeds == tuple(range(100, 140))
+    hashes = [one.lock_hash for one in panel.ledger().locks]
+    assert hashes[0].startswith("no lock: ")
+    assert hashes[1:] == [lock.hash]
+    others = [{"lock_hash": f"{number:064}", "date": "2026-01-01"} for number in range(200)]
+    (panel.folder / "looks.yaml").write_text(yaml.safe_dump({"locks": others}))
+    for judge in (evaluate_lock, evaluate_runs):
+        with pytest.raises(InputError, match="200 locks have judged its held-out runs"):
+            judge(lock if judge is evaluate_lock else design, panel.read("heldout"))
+    assert len(panel.ledger().locks) == 200
 
 
 def test_pushed_panels_are_one_dataset_with_a_config_each(
