@@ -286,9 +286,10 @@ def _asked(
     batch: int,
 ) -> dict[str, Any]:
     """What lm-eval finds of a model, reduced to what is kept: tasks, results and samples."""
-    from lm_eval import simple_evaluate
+    from lm_eval import evaluator  # type: ignore[import-not-found,unused-ignore]
     from lm_eval.models.huggingface import HFLM  # type: ignore[import-not-found,unused-ignore]
 
+    evaluator.get_git_commit_hash = lambda: None  # outside of a repository git calls it fatal
     loaded = _loaded(manager, specs)
     # A tokenizer that ends a text with its end of document would put one before every answer.
     ends = tokenizer("1")["input_ids"][-1:] == [tokenizer.eos_token_id]
@@ -300,7 +301,7 @@ def _asked(
         add_bos_token=False if ends else None,
     )
     try:
-        found = simple_evaluate(
+        found = evaluator.simple_evaluate(
             asked,
             tasks=loaded,
             num_fewshot=shots,

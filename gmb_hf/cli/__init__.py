@@ -43,8 +43,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _settle() -> None:
-    """What a process of its own needs: figures without a window, and any text to any stream."""
+    """What a process of its own needs: figures without a window, silence, any text anywhere."""
     os.environ["MPLBACKEND"] = "agg"  # figures go to files; another may not exist or need a screen
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # what fails is said in one line, at the end
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # of a few characters, such as that of a pipe
             stream.reconfigure(errors="replace")

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 
 from gmb_hf.documents import Record
-from gmb_hf.errors import InputError, choose, first_of, positive_int
+from gmb_hf.errors import InputError, choose, first_of, not_negative, positive_int
 from gmb_hf.files import read_json
 from gmb_hf.stats import default_baseline
 
@@ -564,6 +564,7 @@ def fit_cells(
     """
     choose("count", count, COUNTS, where="--count")
     positive_int("draws", draws)
+    not_negative("seed", seed)
     names = list(dict.fromkeys(one.variant for one in cells))
     if baseline is not None:
         choose("variant", baseline, names, where="--baseline")

@@ -113,12 +113,13 @@ class Grid(NamedTuple):
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9}
 _EXAMPLE = "params=1k,3k,10k tokens=64k,256k"
+_MOST = 1e13
 
 
 def parse_grid(words: Sequence[str]) -> Grid:
     """The grid of `params=1k,3k,10k tokens=64k,256k`, in one word or in several.
 
-    `InputError` for another name, one twice or missing, or what is no whole number of at least 1.
+    `InputError` for another name, one twice or missing, or what is no number in bounds.
     """
     text = ",".join(words)
     where = f"--grid {text!r}"
@@ -133,10 +134,12 @@ def parse_grid(words: Sequence[str]) -> Grid:
                 raise InputError(f"{where}: {name} is given twice; give all its numbers at once")
             numbers = found[name] = []
         match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\d+)?)([kmb]?)", value.lower())
-        size = round(float(match[1]) * _UNITS[match[2]]) if match else 0
-        if numbers is None or size < 1:
-            raise InputError(f"{where}: {part!r} is no number of at least 1; e.g. {_EXAMPLE}")
-        numbers.append(size)
+        size = float(match[1]) * _UNITS[match[2]] if match else 0.0
+        if numbers is None or not 0.5 < size <= _MOST:
+            raise InputError(
+                f"{where}: {part!r} is no number from 1 to {_MOST:.0e}; e.g. {_EXAMPLE}"
+            )
+        numbers.append(round(size))
     for name in Grid._fields:
         if not found.get(name):
             raise InputError(f"{where}: {name} is missing; e.g. {_EXAMPLE}")

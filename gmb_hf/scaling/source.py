@@ -35,7 +35,8 @@ LETTERS = "abcdefghijklmnopqrstuvwxyz"
 """Symbol 0 is written a, symbol 1 b, ..."""
 
 _MOST_STATES = 1 << 20
-_CLOSE_ENOUGH = 1e-14
+_CLOSE_ENOUGH, _FAR = 1e-14, 1e-9
+_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +106,8 @@ class Source:
         settings: that it is drawn from.
         chances: p(x | s), [symbols^order, symbols].
         stationary: p(s), [symbols^order].
+
+    `InputError` where the scale is so large that these cannot be computed.
     """
 
     def __init__(self, settings: SourceSettings) -> None:
@@ -132,6 +135,11 @@ class Source:
             now = after / after.sum()
             if gone < _CLOSE_ENOUGH:
                 break
+        if gone > _FAR or self.chances.min() == 0:
+            raise InputError(
+                f"source.scale={self.settings.scale:g}: the source runs in circles, and its "
+                "entropy cannot be computed; choose a smaller scale"
+            )
         return now
 
     @functools.cached_property
@@ -190,8 +198,10 @@ class Source:
         cumulated: list[list[float]] = self.chances.cumsum(axis=1)[:, :-1].tolist()
         state = int(random.choice(states, p=self.stationary))
         found = bytearray(count)
-        for place, number in enumerate(random.random(count).tolist()):
-            symbol = bisect_right(cumulated[state], number)
-            found[place] = symbol
-            state = (state * size + symbol) % states
+        for begin in range(0, count, _AT_ONCE):  # a list of all numbers would fill the memory
+            numbers = random.random(min(_AT_ONCE, count - begin)).tolist()
+            for place, number in enumerate(numbers, begin):
+                symbol = bisect_right(cumulated[state], number)
+                found[place] = symbol
+                state = (state * size + symbol) % states
         return np.frombuffer(bytes(found), dtype=np.uint8)

@@ -103,7 +103,7 @@ class PromptSettings(Settings):
     examples: int | None = None
     block: int | None = None
     held_out: Fraction = 0.1
-    data_seed: int = 0
+    data_seed: Annotated[int, not_negative] = 0
     asked: Size = 512
     asked_at_end: Size = 4096
 
@@ -214,6 +214,11 @@ class InContextConfig(Config):
         for name, usual in (("observables", "usual"), ("stop_after", None)):
             if getattr(self.training, name) != usual:
                 raise InputError(f"training.{name}: in-context probes do without; leave it out")
+        rule = self.prompt.rule
+        if rule == REAL or RULES[rule].in_order:
+            for name in ("different", "first_values"):
+                if getattr(self.training, name):
+                    raise InputError(f"training.{name} is not for {rule}; leave it out")
 
     def design(self) -> dict[str, Any]:
         """What decides the numbers, except seeds and variants, as plain data for YAML."""
@@ -491,7 +496,8 @@ class Stream:
         self.model = StackedModel(models, config.training, device=device)
         self.rows = Rows()
         # Of each seed: the values that x may have, and its few-shot accuracy of late.
-        first = config.training.first_values or config.prompt.words
+        most = config.prompt.prime or 0
+        first = min(config.training.first_values or most, most)
         self.values, self._lately = np.full(len(seeds), first), np.zeros(len(seeds))
         self._task, prompt = config.prompt.build(), config.prompt
         self._functions: Ints | None = None
@@ -564,20 +570,21 @@ class Stream:
         return found
 
     def batch_accuracy(self, logits: Tensor) -> Floats:
-        """Few-shot accuracy on the rows that are about to be trained on, [S]."""
+        """Few-shot accuracy on the rows that are about to be trained on, [S]; NaN without any."""
         assert self._forward is not None
         assert isinstance(self._task, InContextTask)
         right = scored(logits, self._forward.answers)[1].cpu().numpy().astype(np.float64)
         found = []
         for place, rows in enumerate(self.drawn):
             certain = self._task.bayes(rows).max(axis=2) == 1
-            found.append(right[place].reshape(certain.shape)[certain].mean())
+            known = right[place].reshape(certain.shape)[certain]
+            found.append(known.mean() if len(known) else np.nan)
         return np.array(found)
 
     def widen(self, logits: Tensor) -> None:
         """Give the seeds that answer what they are asked another value of x."""
         training = self.config.training
-        self._lately += (self.batch_accuracy(logits) - self._lately) / 4
+        self._lately += np.nan_to_num(self.batch_accuracy(logits) - self._lately) / 4
         ready = (self._lately >= training.widen_at) & (self.values < self.config.prompt.prime)
         self.values[ready] += 1
         self._lately[ready] = 0.0

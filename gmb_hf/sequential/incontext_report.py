@@ -362,14 +362,14 @@ def sentences(summary: InContextSummary) -> list[str]:
         one = summary.variants[name]
         held, count = one.scores[HELD_OUT], len(one.seeds)
         seeds = "1 seed" if count == 1 else f"{count} seeds"
+        where = "where the examples answer the question"
         if "few_shot_accuracy" in held:
-            what = f"accuracy {held['few_shot_accuracy'].mean:.3f}"
+            what = f"accuracy {held['few_shot_accuracy'].mean:.3f} {where}"
+        elif "few_shot_loss" in held:
+            what = f"squared error {held['few_shot_loss'].mean:.3g} a dimension {where}"
         else:
-            what = f"squared error {held['few_shot_loss'].mean:.3g} a dimension"
-        said.append(
-            f"{name}: {what} where the examples answer the question, on functions held out from "
-            f"training ({seeds})."
-        )
+            what = f"loss {held['excess_loss'].mean:.3g} above Bayes; no examples answer a question"
+        said.append(f"{name}: {what}, on functions held out from training ({seeds}).")
         settled = [step for step in one.events.get("plateau_step", ()) if step is not None]
         if settled:
             said.append(

@@ -301,10 +301,11 @@ class InContextTask(Task):
             tables = rng.integers(p, size=(count, p))
         else:
             tables = functions[rng.integers(len(functions), size=count)]
-        x = self._x(rng, count, p if values is None else min(values, p))
+        values = p if values is None else min(values, p)
+        x = self._x(rng, count, values)
         if different and not RULES[self.rule].in_order:
-            most = min(p if values is None else values, p, self.pairs)
-            whole = np.tile(np.arange(p if values is None else values), (int(different * count), 1))
+            most = min(values, self.pairs)
+            whole = np.tile(np.arange(values), (int(different * count), 1))
             x[: len(whole), :most] = rng.permuted(whole, axis=1)[:, :most]
         return self._rows(tables, x)
 

@@ -86,6 +86,15 @@ def test_a_report_shows_the_examples_asked_for(finished, tmp_path):
         (["--steps=7"], "training.steps=7 is no multiple"),
         (["--set=model.sort_window=2"], "sort-2 is a variant; name it in --variants"),
         (["--set=training.stop_after=5"], "training.stop_after: in-context probes do without"),
+        (
+            ["--rule=copy_rule", "--set=training.first_values=4"],
+            "training.first_values is not for copy_rule; leave it out",
+        ),
+        (
+            ["--rule=linear_real", "--set=training.different=0.5"],
+            "training.different is not for linear_real; leave it out",
+        ),
+        (["--rule=copy_rule", "--set=prompt.data_seed=-1"], "prompt.data_seed must be .* got -1"),
         (["--set=prompt.held_out=1"], r"prompt.held_out must be a number in \(0, 1\)"),
     ],
 )

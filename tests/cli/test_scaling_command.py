@@ -60,7 +60,9 @@ def test_a_grid_reads_in_one_word_or_in_several():
     ("words", "message"),
     [
         (["parrams=1k"], "'parrams' is neither params nor tokens"),
-        (["params=1k,x", "tokens=3"], "'x' is no number of at least 1"),
+        (["params=1k,x", "tokens=3"], "'x' is no number from 1 to 1e"),
+        (["params=1e400", "tokens=3"], "'params=1e400' is no number from 1"),
+        (["params=1k", "tokens=1e20"], "'tokens=1e20' is no number from 1"),
         (["1k", "tokens=3"], "'1k' is no number"),
         (["params=0", "tokens=3"], "'params=0' is no number"),
         (["params=1k"], "tokens is missing; e.g. params=1k"),

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmb_hf.errors import InputError
+from gmb_hf.scaling import source
 from gmb_hf.scaling.source import Source, SourceSettings, parse_source
 
 SMALL = Source(SourceSettings(symbols=2, order=2, seed=3))
@@ -104,6 +105,17 @@ def test_each_seed_is_another_source():
 def test_bad_sources(text: str, message: str):
     with pytest.raises(InputError, match=message):
         parse_source(text)
+
+
+def test_a_source_that_runs_in_circles_is_refused():
+    with pytest.raises(InputError, match="source.scale=1000: the source runs in circles"):
+        Source(SourceSettings(symbols=2, order=3, scale=1000))
+
+
+def test_long_samples_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch):
+    whole = SMALL.sample(1000, np.random.default_rng(4))
+    monkeypatch.setattr(source, "_AT_ONCE", 300)
+    assert (SMALL.sample(1000, np.random.default_rng(4)) == whole).all()
 
 
 def test_the_text_of_a_source_reads_back():

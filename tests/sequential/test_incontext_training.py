@@ -16,7 +16,7 @@ from gmb_hf.sequential.incontext import (
     question_sets,
     train_group,
 )
-from gmb_hf.sequential.incontext_report import icl_report
+from gmb_hf.sequential.incontext_report import icl_report, sentences
 from gmb_hf.tasks.incontext import REAL
 from gmb_hf.training.variants import parse_variant
 
@@ -85,6 +85,34 @@ def test_values_are_added_to_the_seeds_that_answer(monkeypatch):
     again = Stream(stream.config, stream.variant, [0, 1])
     again.load_state(tensors, stream.rows)
     assert again.values.tolist() == [3, 2]
+
+
+@pytest.mark.parametrize("first", ["none", "20"])
+def test_all_values_at_once(first):
+    changes = ("training.different=1", f"training.first_values={first}", "prompt.prime=13")
+    stream = Stream(config("linear", *changes), parse_variant("dense"), [0])
+    assert stream.values.tolist() == [13]
+    trained(stream, 2)
+    assert stream.drawn[0][:, 1::2].max() == 12
+
+
+def test_batches_that_answer_nothing_have_no_accuracy():
+    changes = ("training.different=1", "prompt.prime=13")
+    stream = Stream(config("affine_table", *changes), parse_variant("dense"), [0])
+    _, logits = stream.losses(keep_logits=True)
+    assert np.isnan(stream.batch_accuracy(logits)).all()
+    stream.widen(logits)
+    assert not np.isnan(stream.state()["icl.lately"].numpy()).any()
+
+
+def test_fewer_examples_than_dimensions_answer_no_question(tmp_path):
+    folder, design = InContextFolder(tmp_path), config(REAL, "prompt.examples=1")
+    folder.claim(design)
+    stream = trained(Stream(design, parse_variant("dense"), [0]), 1)
+    stream.measure(*stream.losses())
+    folder.write(stream)
+    said = sentences(icl_report([tmp_path], tmp_path, figures=False).summary)
+    assert " above Bayes; no examples answer a question, on functions held out" in said[0]
 
 
 def test_scores_by_hand():

@@ -140,6 +140,9 @@ def test_a_draw_keeps_to_few_values_and_different_ones():
     assert x.max() == 4
     assert all(len(set(row)) == 5 for row in x[:20].tolist())
     assert any(len(set(row)) < 5 for row in x[20:].tolist())
+    x, _ = task.pairs_of(task.draw(np.random.default_rng(0), 40, values=13, different=1.0))
+    assert x.max() == 10
+    assert all(len(set(row)) == 5 for row in x.tolist())
 
 
 @pytest.mark.parametrize(
