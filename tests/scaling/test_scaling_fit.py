@@ -207,7 +207,7 @@ def test_a_variant_with_too_few_cells_is_left_out_with_a_word():
     assert "few: too few cells" in fit.notes[0]
     with pytest.raises(InputError, match=r"variant 'dens' is unknown.*Did you mean 'dense'"):
         fit_cells(grid(), draws=10, baseline="dens")
-    with pytest.raises(InputError, match="seed must be .* at least 0, got -1"):
+    with pytest.raises(InputError, match=r"seed must be .* at least 0, got -1"):
         fit_cells(grid(), draws=10, seed=-1)
 
 

@@ -108,7 +108,7 @@ def test_bad_sources(text: str, message: str):
 
 
 def test_a_source_that_runs_in_circles_is_refused():
-    with pytest.raises(InputError, match="source.scale=1000: the source runs in circles"):
+    with pytest.raises(InputError, match=r"source\.scale=1000: the source runs in circles"):
         Source(SourceSettings(symbols=2, order=3, scale=1000))
 
 
