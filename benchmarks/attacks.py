@@ -84,7 +84,7 @@ TARGETS: dict[str, Target] = {
     "answers": Target("answers.jsonl", "judge consistency answers.jsonl --out c.parquet"),
     "suite": Target(
         "sequential/sequential.yaml",
-        "gmb_hf.sequential.folder.read_design sequential/sequential.yaml",
+        "gmb_hf.sequential.report.read_run sequential",
     ),
     "matrix": Target(
         "sequential/matrix.csv", "gmb_hf.sequential.matrix.read_matrix sequential/matrix.csv"
