@@ -37,6 +37,7 @@ Floats = NDArray[np.float64]
 DESIGN, CELLS = "scaling.yaml", "cells"
 DELTA = 1e-3
 DRAWS = 1000
+LEAST_DRAWS = 40  # its 2.5% and 97.5% lie within them
 COUNTS = ("non_embedding", "parameters")
 LEAST_SIZES, LEAST_AMOUNTS, LEAST_POINTS = 3, 3, 9
 LEVELS = 8
@@ -560,10 +561,12 @@ def fit_cells(
         seed: of the draws.
         baseline: None takes `dense`, else the first.
 
-    `InputError` where no variant has cells enough, or the baseline is none of the variants.
+    `InputError` where no variant has cells enough, the draws are too few for an interval, or the
+    baseline is none of the variants.
     """
     choose("count", count, COUNTS, where="--count")
-    positive_int("draws", draws)
+    if positive_int("draws", draws) < LEAST_DRAWS:
+        raise InputError(f"draws={draws}: a 95% interval takes at least {LEAST_DRAWS}")
     not_negative("seed", seed)
     names = list(dict.fromkeys(one.variant for one in cells))
     if baseline is not None:

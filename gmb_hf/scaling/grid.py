@@ -374,6 +374,7 @@ def run_grid(
     design = {"training": dataclasses.asdict(training), **streams.identity}
     noted = {"known": streams.about, "hash": config_hash(design), "versions": versions()}
     on_main(accelerator, lambda: check_config(folder, design, name=DESIGN, noted=noted))
+    _not_there(trainings, folder)
     total = sum(_seen(one) for one in trainings.values())
     left = [plan for plan in plans if not _record(folder, plan).exists()]
     done = total - sum(_seen(trainings[plan]) for plan in left)
@@ -427,6 +428,21 @@ def _apart(trainings: dict[Plan, LanguageConfig], name: str, key: Any, what: str
             raise InputError(
                 f"--grid: {name} {other} and {asked} are the same cell ({what} {key(one)}); "
                 "choose numbers farther apart"
+            )
+
+
+def _not_there(trainings: dict[Plan, LanguageConfig], folder: Path) -> None:
+    """Refuse a cell that the folder has under other numbers: it would count twice in the fit."""
+    if not any((folder / CELLS).glob("*.json")):
+        return
+    there = {(c.variant, c.seed, c.layers, c.width, c.steps): c.name for c in read_cells(folder)}
+    for plan, one in trainings.items():
+        what = (one.model.layers, one.model.width, one.training.steps)
+        other = there.get((plan.variant.name, plan.seed, *what), plan.name)
+        if other != plan.name:
+            raise InputError(
+                f"--grid: {plan.name} is the same cell as {other} in {folder} (layers, width and "
+                f"steps {what}); choose numbers farther apart, or those of {other}"
             )
 
 

@@ -159,9 +159,15 @@ def test_another_design_is_refused(trained: Path):
     assert "this folder holds runs of another config (training.rate: 0.04 -> 0.1)" in said
 
 
+def test_a_cell_that_the_folder_has_under_other_numbers_is_refused(trained: Path):
+    said = refused(*RUN, "--grid", "params=700", "tokens=65", "--out", trained)
+    assert "--grid: dense-p700-t65-s0 is the same cell as dense-p700-t64-s0 in " in said
+    assert "choose numbers farther apart, or those of dense-p700-t64-s0" in said
+
+
 def test_fit_writes_all_of_it(trained: Path, tmp_path: Path):
     out = tmp_path / "fit"
-    done = gmb("scaling", "fit", trained, "--draws=10", "--out", out, "--json")
+    done = gmb("scaling", "fit", trained, "--draws=40", "--out", out, "--json")
     assert done.code == 0, done
     found = json.loads(done.out)["fit"]
     assert found["variants"]["dense"]["cells"] == 9

@@ -153,7 +153,7 @@ def test_tables_and_card_hold_the_comparison(tmp_path: Path):
     for one in cells:
         write_json(tmp_path / "cells" / f"{one.name}.json", one.to_dict())
     write_text(tmp_path / "scaling.yaml", "source: {seed: 0}\n")
-    fit, files = scaling_report(tmp_path, draws=20, figures=False)
+    fit, files = scaling_report(tmp_path, draws=40, figures=False)
     names = {path.relative_to(tmp_path / "fit").as_posix() for path in files}
     assert {"report.html", "README.md", "fit.json", "tables/comparison.csv"} <= names
     card = (tmp_path / "fit" / "README.md").read_text(encoding="utf-8")
@@ -165,7 +165,7 @@ def test_tables_and_card_hold_the_comparison(tmp_path: Path):
 def test_the_same_losses_differ_by_nothing():
     cells = grid(noise=0.004)
     twin = [dataclasses.replace(one, variant="twin") for one in cells]
-    (pair,) = fit_cells([*cells, *twin], draws=20).comparisons
+    (pair,) = fit_cells([*cells, *twin], draws=40).comparisons
     for one in pair.numbers.values():
         assert (one.value, one.low, one.high) == (0, 0, 0)
 
@@ -178,7 +178,7 @@ def test_a_noisy_grid_says_that_it_is_too_small():
 def test_diverged_cells_are_named_and_left_out():
     cells = grid(noise=0.003)
     cells[3] = dataclasses.replace(cells[3], test_loss=None, diverged="its loss is no number")
-    fit = fit_cells(cells, draws=20)
+    fit = fit_cells(cells, draws=40)
     assert fit.variants["dense"].cells == len(cells) - 1
     assert fit.left_out == {cells[3].name: "its loss is no number"}
     assert fit.notes[0].startswith(f"diverged, left out of every fit: {cells[3].name}")
@@ -197,18 +197,20 @@ def test_diverged_cells_are_named_and_left_out():
 )
 def test_too_few_cells(cells: list[Cell], message: str):
     with pytest.raises(InputError, match=message):
-        fit_cells(cells, draws=10)
+        fit_cells(cells, draws=40)
 
 
 def test_a_variant_with_too_few_cells_is_left_out_with_a_word():
     few = grid(variant="few", sizes=SIZES[:2])
-    fit = fit_cells([*grid(), *few], draws=10)
+    fit = fit_cells([*grid(), *few], draws=40)
     assert list(fit.variants) == ["dense"]
     assert "few: too few cells" in fit.notes[0]
     with pytest.raises(InputError, match=r"variant 'dens' is unknown.*Did you mean 'dense'"):
-        fit_cells(grid(), draws=10, baseline="dens")
+        fit_cells(grid(), draws=40, baseline="dens")
     with pytest.raises(InputError, match=r"seed must be .* at least 0, got -1"):
-        fit_cells(grid(), draws=10, seed=-1)
+        fit_cells(grid(), draws=40, seed=-1)
+    with pytest.raises(InputError, match=r"draws=39: a 95% interval takes at least 40"):
+        fit_cells(grid(), draws=39)
 
 
 def test_records_read_back(tmp_path: Path):
