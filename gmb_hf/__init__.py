@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal t
     from gmb_hf.errors import InputError as InputError
     from gmb_hf.modeling import GrokkingTransformerConfig as GrokkingTransformerConfig
     from gmb_hf.modeling import GrokkingTransformerForCausalLM as GrokkingTransformerForCausalLM
-    from gmb_hf.report.report import plot as plot
+    from gmb_hf.report.figures import plot as plot
     from gmb_hf.runs.panel import Panel as Panel
     from gmb_hf.runs.runlog import RunLog as RunLog
     from gmb_hf.tasks.registry import get_task as get_task
@@ -52,7 +52,7 @@ _HOME = {
     "get_task": "tasks.registry",
     "make_lock": "benchmark.locking",
     "metrics": "metrics",
-    "plot": "report.report",
+    "plot": "report.figures",
     "preset": "training.presets",
 }
 

@@ -46,5 +46,10 @@ def test_the_catalogue_needs_no_training_libraries():
     assert not loaded & set(HEAVY)
 
 
+def test_an_evaluation_without_figures_needs_no_matplotlib():
+    judging = "gmb_hf.benchmark.evaluate, gmb_hf.hub.locks, gmb_hf.hub.panels, gmb_hf.hub.sources"
+    assert "matplotlib" not in loaded_after(f"import {judging}, gmb_hf.report.report")
+
+
 def test_the_probe_sees_what_is_loaded():
     assert loaded_after("import scipy") == {"scipy", "numpy"}

@@ -28,7 +28,8 @@ from gmb_hf.hub.client import Pushed, publish
 from gmb_hf.hub.datasets import LICENSE
 from gmb_hf.report.answer import RUNS, answer, label_of
 from gmb_hf.report.curves import grokking_curves
-from gmb_hf.report.report import draw, headline_table
+from gmb_hf.report.figures import draw
+from gmb_hf.report.report import headline_table
 from gmb_hf.report.style import save_figure
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.runlog import RunLog

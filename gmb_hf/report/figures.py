@@ -16,25 +16,38 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch
 from numpy.typing import NDArray
 
+from gmb_hf.benchmark.compat import CompatSettings, Reproduction, primary_point, settings_of
+from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
 from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.operationality import AchievedRecord
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.design.design import Design
 from gmb_hf.design.power import in_words, pass_line
+from gmb_hf.errors import InputError
 from gmb_hf.escape import percent, steps
 from gmb_hf.report import style
 from gmb_hf.report.answer import (
+    BLIND_ALARM,
     GROUPS,
+    RUNS,
     Answer,
+    answer,
     ends,
     group_of,
     hardest,
+    kind_of,
     reason,
     reasons_of,
     shown_name,
     shown_p,
+    subtitle,
 )
+from gmb_hf.report.answer import RULE as RULE_KIND
+from gmb_hf.report.curves import grokking_curves, missed_events, scores_around_event
 from gmb_hf.report.style import (
     BLACK,
     BLUE,
@@ -676,3 +689,128 @@ def _p_text(value: float | None) -> str:
     if value < 0.001:
         return "<.001"
     return f"{value:.3f}"[1:] if value < 0.0995 else f"{value:.2f}".removeprefix("0")
+
+
+# Every figure of an evaluation, by the names in `FIGURES` of the report.
+
+
+def draw(results: Results) -> dict[str, Figure]:
+    """Every figure that results have the data for, by the names in `FIGURES`."""
+    found, fixed = answer(results), results.design
+    # The reference has its settings in place of a design; its labels need no summary.
+    design = fixed or settings_of(results)
+    figures: dict[str, Figure] = {}
+    if design is None or not found.ranked:
+        return figures
+    strict, eps = results.x_protocol == "strict", design.fpr_eps
+    windows = answer(results, by_windows=True)
+    if found.budget is not None:
+        figures["first"] = first_alarm(found, subtitle=subtitle(results))
+    if fixed is not None:
+        cap = pass_line(found.target, eps) if strict else found.target + eps
+        about, least = subtitle(results), fixed.coverage_min
+        figures["summary"] = label_summary(
+            windows, subtitle=about, cap=cap, coverage_min=least, horizon=design.horizon
+        )
+    if design.fpr_targets:
+        same = follow(results, "x_calibration.method") == "in_sample"
+        on = "the runs calibrated on" if same else RUNS[found.locked]
+        figures["fpr"] = fpr_control(windows.ranked, eps=eps, cap=strict, measured_on=on)
+    every = [leads_of(item, found.target, found.budget) for item in found.ranked]
+    leads = [one for one in every if one is not None]
+    if leads:
+        least = design.lead_target if fixed is None else fixed.lead_least
+        at = f"{windows.target:g} of windows" if found.budget is None else in_words(found.budget)
+        figures["leads"] = lead_times(
+            leads, horizon=design.horizon, lead_time_target=least, budget=f"budget {at}"
+        )
+    return figures
+
+
+def plot(results: Results) -> Figure:
+    """What becomes of 100 runs if somebody acts on the first alarm of each score.
+
+    By windows, as the specification counts, where no first alarms were judged. A notebook shows the
+    figure; `plot(results).savefig("first_alarm.pdf")` keeps it.
+
+    Raises:
+        InputError: the file holds no score, or neither first alarms nor the design of windows.
+    """
+    found = answer(results)
+    if found.ranked and found.budget is not None:
+        return first_alarm(found, subtitle=subtitle(results))
+    figure = draw(results).get("summary")
+    if figure is None:
+        what = "there are no first alarms to draw, and no design (x_prereg) for what is by windows"
+        what = what if results.indicators else "there is no score to draw"
+        raise InputError(f"results: {what}; evaluate the runs with gmb evaluate")
+    return figure
+
+
+def featured(found: Answer, count: int = 6) -> tuple[IndicatorRecord, ...]:
+    """The scores that are worth a look around t*: the best, controls left out."""
+    return tuple(item for item in found.ranked if item.family != "control")[:count]
+
+
+def draw_with_runs(found: Evaluation | Reproduction) -> dict[str, Figure]:
+    """Every figure of the results, and those that show the runs themselves."""
+    drawn, best = draw(found.results), featured(answer(found.results))
+    settings: Design | CompatSettings
+    if isinstance(found, Evaluation):
+        settings, events, safe_gap = found.design, found.events.step, found.design.safe_gap
+        shown = [_with_threshold(found, one) for one in best]
+    else:
+        settings, events, safe_gap = found.settings, found.events, None
+        points = [(one.name, primary_point(one.layer_C.at_fpr)) for one in best]
+        shown = [
+            (found.scores[name], at.x_threshold, f"false alarm rate {rate_text(at.fpr)}")
+            for name, at in points
+        ]
+    # E_regime reads its event from other columns than the metric.
+    if settings.metric in found.log.observables:
+        drawn["curves"] = grokking_curves(found.log, settings.metric, events)
+    if np.isfinite(events).any():
+        horizon = settings.horizon
+        drawn["aligned"] = scores_around_event(shown, horizon=horizon, safe_gap=safe_gap)
+    missed = _missed(found) if isinstance(found, Evaluation) else None
+    if missed is not None:
+        drawn["missed"] = missed
+    return drawn
+
+
+_TOLD = ("label-using", RULE_KIND, BLIND_ALARM)
+
+
+def _missed(found: Evaluation) -> Figure | None:
+    """Events without a warning, of the best score by runs that an operator may use."""
+    best = (item for item in answer(found.results).ranked if kind_of(item) not in _TOLD)
+    item = next((item for item in best if item.x_first_alarm is not None), None)
+    if (
+        item is None
+        or item.x_first_alarm is None
+        or found.design.metric not in found.log.observables
+    ):
+        return None
+    scores, threshold, _ = _with_threshold(found, item)
+    if threshold is None or not np.isfinite(threshold):
+        return None
+    return missed_events(
+        scores,
+        found.log.panel(found.design.metric),
+        threshold,
+        item.x_first_alarm.alarm_steps,
+        horizon=found.design.horizon,
+        safe_gap=found.design.safe_gap,
+    )
+
+
+def _with_threshold(found: Evaluation, item: IndicatorRecord) -> tuple[Scores, float | None, str]:
+    """A score of every run, and what it takes to raise an alarm: by runs, else by windows."""
+    scores, first = found.judgements[item.name].evaluation, item.x_first_alarm
+    if first is not None:
+        at = first.at(found.design.primary_run_budget)
+        # Cross-fitted thresholds differ by run, and none of them is drawn for all.
+        common = at.expected is not None
+        return scores, at.threshold if common else None, in_words(at.budget)
+    point = item.layer_C.at(found.design.primary_fpr)
+    return scores, point.x_threshold, f"false alarm rate {rate_text(point.fpr)}"

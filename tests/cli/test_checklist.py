@@ -42,7 +42,7 @@ def test_an_open_box_is_shown_and_no_failure(small_csv: Path):
 def test_it_fits_80_columns_and_goes_on_below_its_text(
     csv_logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    monkeypatch.setattr("gmb_hf.report.report.draw", lambda *_, **__: {})
+    monkeypatch.setattr("gmb_hf.report.figures.draw", lambda *_, **__: {})
     gmb("evaluate", "--runs", csv_logs, *JUDGE)
     monkeypatch.setenv("COLUMNS", "80")
     show.checklist(Results.read("results/results.yaml"), Path("results"))

@@ -16,7 +16,8 @@ from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.fingerprints import content_hash
 from gmb_hf.hub.datasets import write_data
 from gmb_hf.report.curves import grokking_curves
-from gmb_hf.report.report import draw_with_runs, publish
+from gmb_hf.report.figures import draw_with_runs
+from gmb_hf.report.report import publish
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,10 @@ from evaluation_builders import aligned_scores, curves, indicator, results
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.report.answer import GROUPS, answer, group_of, primary_target, reason
+from gmb_hf.report.answer import GROUPS, answer, group_of, primary_target, reason, subtitle
 from gmb_hf.report.curves import grokking_curves, scores_around_event
-from gmb_hf.report.report import FIGURES, draw, featured, render_report, subtitle, write_evaluation
+from gmb_hf.report.figures import draw, featured
+from gmb_hf.report.report import FIGURES, render_report, write_evaluation
 
 
 def labelled(by_runs: bool = False, **labels: str) -> Results:
