@@ -46,8 +46,8 @@ def _measure(kind: str) -> dict[str, Any]:
     from gmb_hf.training.ensemble import Ensemble, wanted
     from gmb_hf.training.launch import keep_freed_memory
     from gmb_hf.training.presets import preset
-    from gmb_hf.training.published import CHEAP, DEAR
     from gmb_hf.training.recorders import Checkpoint
+    from gmb_hf.training.seeds import CHEAP, DEAR
 
     keep_freed_memory()
     config = preset("quick").changed(["training.observables=all"])

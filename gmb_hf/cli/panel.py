@@ -1,4 +1,4 @@
-"""`gmb panel`: frozen run logs on which scores are compared."""
+"""`gmb panel`, `gmb trial` and `gmb demo`: frozen run logs on which scores are compared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,18 @@ from pathlib import Path
 from typing import Annotated
 
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import App, Device, Jobs, Private, Repo, argument, option, panel_names
+from gmb_hf.cli.options import (
+    App,
+    Device,
+    Figures,
+    Jobs,
+    Private,
+    Repo,
+    argument,
+    option,
+    panel_names,
+    product,
+)
 from gmb_hf.errors import CheckFailed
 from gmb_hf.escape import number
 from gmb_hf.tables import Column, Table
@@ -151,3 +162,69 @@ def push(
     done = push_panels(chosen, repo, private=private)
     following = f"gmb evaluate --runs hf://datasets/{repo}@{done.commit}/{chosen[0]}"
     screen.pushed(done, following=following)
+
+
+def trial(
+    out: Annotated[Path, product("Folder for all of it; an earlier start resumes.", "trial")],
+    panels: Annotated[str, option("Names with commas, or all.")] = "all",
+    figures: Figures = True,
+    jobs: Annotated[int | None, option("Panels judged at a time; one a core if not given.")] = None,
+) -> None:
+    """Lock every signal on each panel's explore runs, and judge it once on the held-out ones."""
+    from gmb_hf.report.answer import KINDS, hardest
+    from gmb_hf.trial import trial as hold
+
+    found = hold(
+        [name.strip() for name in panels.split(",")],
+        out,
+        figures=figures,
+        jobs=jobs,
+        counting=screen.counting,
+    )
+    columns = (
+        Column("panel"),
+        Column("kind"),
+        Column("best signal", shrinks_to=16),
+        Column("warned", number),
+        Column("false", number),
+        Column("blind", number),
+        Column("label by runs", shrinks_to=12),
+    )
+    rows = []
+    for panel in found.panels:
+        for kind in KINDS:
+            own = [row for row in found.rows if (row.panel, row.kind) == (panel, kind)]
+            best = max(own, key=lambda row: row.at.warned or 0.0, default=None)
+            if best is not None:
+                worth = best.at.warned, best.at.false_share, hardest(best.at)
+                rows.append((panel, kind, best.item.name, *worth, best.first.label))
+    screen.table(Table(columns, rows))
+    screen.written(found.paths, following=screen.command("panel", "show", found.panels[0]))
+
+
+def demo(
+    out: Annotated[Path, product("Folder for all of it; an earlier start resumes.", "runs/demo")],
+    panel: Annotated[
+        str, option("The panel that is judged.", autocompletion=panel_names)
+    ] = "quick-29",
+    seeds: Annotated[str, option("Fresh ones, trained and watched.")] = "700000:700006",
+    figures: Figures = True,
+) -> None:
+    """Judge a frozen panel, then train a few fresh runs and watch them with what passed."""
+    from gmb_hf.demo import demo as hold
+    from gmb_hf.demo import watched_table
+
+    found = hold(
+        out,
+        panel=panel,
+        seeds=seeds,
+        figures=figures,
+        counting=screen.counting,
+        on_verdicts=lambda results: screen.verdicts(results, out / panel / "report.md"),
+        say=screen.say,
+    )
+    screen.answered(acting=found.acting, watched=found.watched)
+    screen.say(f"Fresh runs, watched with {', '.join(found.acting)}:")
+    screen.table(watched_table(found.watched), above=True)
+    following = screen.command("run", preset="quick", out=Path("runs/quick"))
+    screen.written(found.paths, following=following)

@@ -1,4 +1,4 @@
-"""`gmb runs`: anybody's logs to one table, and a look at them before they are judged."""
+"""`gmb runs` and `gmb audit`: anybody's logs, looked at before they are judged."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import App, MoreRuns, RunColumn, Runs, StepColumn, option, sources
+from gmb_hf.cli.options import Answer, App, MoreRuns, RunColumn, Runs, StepColumn, option, sources
 from gmb_hf.errors import CheckFailed, InputError
-from gmb_hf.tables import Column, Table, section
+from gmb_hf.tables import Column, Line, Row, Table, section
 
 if TYPE_CHECKING:
     from gmb_hf.runs.runlog import RunLog
@@ -25,6 +25,9 @@ _COUNTS = ("values", "empty", "NaN", "infinite")
 _MOST_COLUMNS = 24
 _WINDOW = 50  # of `gmb evaluate`, in steps
 _USUAL_METRIC = "test_acc"  # of a design that names none
+# Labels of PT-MSS; those that need a look come first.
+_LABELS = ("REGISTERED_TRANSITION", "ESTIMATOR_UNSTABLE", "NO_TRANSITION", "INCONCLUSIVE")
+_MOST_RUNS = 12  # of a label
 
 
 @app.command("merge", hidden=True)  # reading many logs into one table is merging them
@@ -171,6 +174,57 @@ def push(
 
     done = push_runs(source, repo, license=license, version=version, private=private)
     screen.pushed(done, following=f"gmb runs verify --runs hf://datasets/{repo}@{done.commit}")
+
+
+def audit(
+    runs: Runs,
+    more_runs: MoreRuns = None,
+    out: Answer = None,
+    quantile: Annotated[
+        float, option("A signal moves where it is at this quantile of its run.")
+    ] = 0.99,
+    radius: Annotated[int, option("Signals this many steps from t move together.")] = 20,
+    tolerance: Annotated[int, option("Steps by which the alternate signals may differ in t.")] = 15,
+    step_column: StepColumn = "step",
+    run_column: RunColumn = "run",
+) -> None:
+    """Say of each run whether force, info and constraint move together: PT-MSS, per run."""
+    from gmb_hf.benchmark.events import audit_runs
+    from gmb_hf.hub.sources import read_runs
+
+    given = sources(runs, more_runs)
+    found = audit_runs(
+        given,
+        quantile=quantile,
+        radius=radius,
+        tolerance=tolerance,
+        step_column=step_column,
+        run_column=run_column,
+        read=read_runs,
+    )
+    screen.answered(runs=found.runs, columns=found.columns, settings=found.settings)
+    columns = (
+        Column("run", shrinks_to=12),
+        Column("t", "{:,}".format),
+        Column("order"),
+        Column("why", shrinks_to=20, wraps=True, from_width=100),
+    )
+    rows: list[Row | Line] = []
+    for label in _LABELS:
+        items = [
+            (item.run, item.step, " ".join(item.order), item.reason)
+            for item in found.runs
+            if item.label == label
+        ]
+        heading = f"{label}, {len(items)} of {len(found.runs)} runs"
+        rows += section(items, heading, _MOST_RUNS, screen.elsewhere(out))
+    screen.table(Table(columns, rows))
+    screen.say(f"Signals: {', '.join(found.columns)}.", style="dim")
+    screen.notes(found.notes)
+    settings = f"--event E_regime --quantile {quantile:g} --radius {radius}".split()
+    judging = (*settings, "--score", "COLUMN", "--horizon", "H", "--safe-gap", "G")
+    paths = [] if out is None else [found.write(out)]
+    screen.written(paths, following=screen.command("evaluate", "--runs", *given, *judging))
 
 
 def _print_events(

@@ -47,12 +47,46 @@ from gmb_hf.training.ensemble import (
     wanted,
 )
 from gmb_hf.training.folder import check_training, finished_seeds, log_paths, refuse_gone
+from gmb_hf.training.gradients import (
+    Gradients,
+    Hessian,
+    LearningCoefficient,
+    Perturbations,
+    TangentKernel,
+)
 from gmb_hf.training.observables import Observer, about_loops
-from gmb_hf.training.published import recorders
-from gmb_hf.training.recorders import under, within
+from gmb_hf.training.recorders import Recorder, Seldom, under, within
+from gmb_hf.training.representations import Representations
+from gmb_hf.training.spectra import CostlySpectra, Spectra
 from gmb_hf.training.tracking import SeedTracking, Tracking, installed
+from gmb_hf.training.units import Units
 
 logger = logging.getLogger(__name__)
+
+# The recorders of published signals; `training.observables` of a config says which it has.
+
+CHEAP: tuple[type[Recorder], ...] = (Spectra, Representations, Units, Gradients)
+"""Those of "published": each signal costs fewer than ten gradients at a checkpoint."""
+
+DEAR: tuple[type[Recorder], ...] = (
+    CostlySpectra,
+    Hessian,
+    TangentKernel,
+    Perturbations,
+    LearningCoefficient,
+)
+"""Those that "all" has too, at every `training.dear_every` checkpoints."""
+
+
+def recorders_of(ensemble: Ensemble) -> list[Recorder]:
+    """What the config of an ensemble asks for beside the usual observables, at step 0."""
+    training = ensemble.config.training
+    found: list[Recorder] = []
+    if training.observables != "usual":
+        found += [kind(ensemble) for kind in CHEAP]
+    if training.observables == "all":
+        found += [Seldom(kind(ensemble), training.dear_every) for kind in DEAR]
+    return found
 
 
 class TrainingCallback:
@@ -185,7 +219,7 @@ def train_group(
     """
     training = config.training
     ensemble = Ensemble(config, seeds, device=device, compiled=compiled)
-    observer = Observer(ensemble, recorders(ensemble))
+    observer = Observer(ensemble, recorders_of(ensemble))
     callback = callbacks.begin(ensemble)
     rows, states = checkpoints.Rows(), saved_states(folder, config)
     drawn = config.draws.columns(seeds)
@@ -374,7 +408,7 @@ def train_seed(
     model.train()
     # An ensemble of one, whose observables are taken of the model.
     ensemble = Ensemble(config, [seed])
-    observer = Observer(ensemble, recorders(ensemble))
+    observer = Observer(ensemble, recorders_of(ensemble))
     before = {name: weight[0].detach().clone() for name, weight in ensemble.weights.items()}
     rows, batches = checkpoints.Rows(), _endless(loader)
     for step in range(settings.steps + 1):

@@ -10,13 +10,13 @@ from child_processes import Interrupted, interrupting
 from training_builders import small_config, train_together
 
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training import published as chosen
+from gmb_hf.training import seeds as chosen
 from gmb_hf.training import seeds as training
 from gmb_hf.training import spectra
 from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.observables import Observer, ResidueWaves, fourier_basis
-from gmb_hf.training.published import recorders
 from gmb_hf.training.recorders import Recorder, Seldom
+from gmb_hf.training.seeds import recorders_of
 from gmb_hf.training.spectra import BINS, LEAST_TAIL, CostlySpectra, Spectra
 
 CONFIG = small_config(training={"observables": "published"})
@@ -71,7 +71,7 @@ def flat(weights):
 def test_what_is_recorded_is_chosen_by_the_config():
     def kinds(observables):
         config = small_config(training={"observables": observables})
-        return [type(one) for one in recorders(Ensemble(config, [3]))]
+        return [type(one) for one in recorders_of(Ensemble(config, [3]))]
 
     assert kinds("usual") == []
     assert kinds("published") == list(chosen.CHEAP)
