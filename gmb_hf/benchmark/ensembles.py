@@ -22,13 +22,7 @@ from gmb_hf.benchmark.prepare import Entry, Prepared, prepare
 from gmb_hf.benchmark.scores import Scores, label_windows
 from gmb_hf.design.design import ENSEMBLE, Design, Ensemble
 from gmb_hf.design.lint import Finding, warning
-from gmb_hf.design.lock import (
-    LockedEnsemble,
-    LockedHealth,
-    LockedMember,
-    LockedTree,
-    feature_name,
-)
+from gmb_hf.design.lock import LockedEnsemble, LockedHealth, LockedMember, LockedTree, feature_name
 from gmb_hf.design.power import in_words, runs_needed, runs_to_promise
 from gmb_hf.errors import InputError
 from gmb_hf.indicators import catalogue

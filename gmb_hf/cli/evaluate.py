@@ -105,12 +105,7 @@ def evaluate(
     from gmb_hf.design.design import Design
     from gmb_hf.design.lock import Lock, looks_path
     from gmb_hf.hub.locks import publication_sentence, with_publication
-    from gmb_hf.hub.panels import (
-        EXPLORE,
-        HELD_OUT,
-        named,
-        naming_panels,
-    )
+    from gmb_hf.hub.panels import EXPLORE, HELD_OUT, named, naming_panels
     from gmb_hf.hub.sources import part_of, read_runs
     from gmb_hf.report.answer import answer
     from gmb_hf.report.report import publish, refuse_others

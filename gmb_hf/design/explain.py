@@ -16,13 +16,7 @@ from gmb_hf.design.lock import (
     LockRecord,
     feature_name,
 )
-from gmb_hf.design.power import (
-    effective_budget,
-    in_words,
-    promise,
-    runs_needed,
-    runs_to_promise,
-)
+from gmb_hf.design.power import effective_budget, in_words, promise, runs_needed, runs_to_promise
 from gmb_hf.errors import first_of
 from gmb_hf.fingerprints import SHOWN
 
