@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from gmb_hf import escape
 from gmb_hf.benchmark.events import find_events
 from gmb_hf.benchmark.results import Results
 from gmb_hf.design.design import Design
@@ -220,13 +221,10 @@ def watched_table(watched: Sequence[Watched]) -> Table:
         Column("verdict"),
     )
     rows = [
-        (one.run, *map(_steps, (one.alarm, one.event, one.ahead)), one.verdict) for one in watched
+        (one.run, *map(escape.steps, (one.alarm, one.event, one.ahead)), one.verdict)
+        for one in watched
     ]
     return Table(columns, rows, name="watched")
-
-
-def _steps(step: int | None) -> str:
-    return "–" if step is None else f"{step:,}"
 
 
 def watched_curves(log: RunLog, metric: str, watched: Sequence[Watched]) -> Figure:

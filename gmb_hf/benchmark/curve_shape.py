@@ -12,8 +12,10 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from gmb_hf.benchmark.first_alarm import MEMORISATION
+from gmb_hf.documents import Section
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
@@ -22,6 +24,35 @@ _SPIKE = 0.97  # training accuracy below this, after memorisation
 _REACHED = (0.2, 0.5, 0.8, 0.9)
 
 Floats = NDArray[np.float64]
+
+
+class CurveRecord(Section):
+    """How the runs of a panel grok: medians over runs, and shares of runs; None: of none."""
+
+    at_memorisation: float | None = Field(
+        None, description="held-out accuracy when the training rows are memorised"
+    )
+    ratio: float | None = Field(
+        None, description="steps to a held-out accuracy of .5, over steps to memorise"
+    )
+    width: float | None = Field(
+        None, description="the rise from .2 to .8, over the delay from memorisation to .5"
+    )
+    spikes: float | None = Field(
+        None,
+        description="share of checkpoints after memorisation with a training accuracy under .97",
+    )
+    spikes_mean: float | None = Field(None, description="the same, mean over runs")
+    spread: float | None = Field(
+        None, description="steps to .5: the 95% quantile of runs over the 5% quantile"
+    )
+    memorised: float = Field(description="share of runs that memorise")
+    reach_half: float = Field(description="share of runs that reach a held-out accuracy of .5")
+    reach_nine_tenths: float = Field(description="share of runs that reach .9")
+
+
+CURVES = {name: field.description or "" for name, field in CurveRecord.model_fields.items()}
+"""What each number is, by its name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,22 +107,21 @@ class CurveShape:
         """From .2 to .8, as a share of the delay."""
         return (self.reached[0.8] - self.reached[0.2]) / np.maximum(self.delay, 1)
 
-    def summary(self) -> dict[str, float | None]:
-        """The numbers that a card states: medians over runs, and shares of runs; None: of none."""
+    def summary(self) -> CurveRecord:
+        """The numbers that a card states."""
         half = self.reached[0.5][np.isfinite(self.reached[0.5])]
         known = self.spikes[np.isfinite(self.spikes)]
-        return {
-            "at_memorisation": _median(self.at_memorisation),
-            "ratio": _median(self.ratio),
-            "width": _median(self.width),
-            "spikes": _median(known),
-            "spikes_mean": float(known.mean()) if len(known) else None,
-            # The 95% quantile of runs over the 5% quantile.
-            "spread": float(np.divide(*np.quantile(half, [0.95, 0.05]))) if len(half) else None,
-            "memorised": float(np.isfinite(self.memorised).mean()),
-            "reach_half": float(np.isfinite(self.reached[0.5]).mean()),
-            "reach_nine_tenths": float(np.isfinite(self.reached[0.9]).mean()),
-        }
+        return CurveRecord(
+            at_memorisation=_median(self.at_memorisation),
+            ratio=_median(self.ratio),
+            width=_median(self.width),
+            spikes=_median(known),
+            spikes_mean=float(known.mean()) if len(known) else None,
+            spread=float(np.divide(*np.quantile(half, [0.95, 0.05]))) if len(half) else None,
+            memorised=float(np.isfinite(self.memorised).mean()),
+            reach_half=float(np.isfinite(self.reached[0.5]).mean()),
+            reach_nine_tenths=float(np.isfinite(self.reached[0.9]).mean()),
+        )
 
 
 def _first(hit: NDArray[np.bool_], panel: Panel) -> Floats:

@@ -230,7 +230,7 @@ def audit(
 def _print_events(
     log: RunLog, event: Mapping[str, Any], known: Sequence[str], *, faulty: bool
 ) -> None:
-    from gmb_hf.benchmark.preview import preview_events
+    from gmb_hf.benchmark.prepare import preview_events
 
     try:
         found = preview_events(log, **event)

@@ -331,8 +331,6 @@ def write_model_card(
     Raises:
         InputError: the results are of another task or model.
     """
-    from huggingface_hub import ModelCardData
-
     from gmb_hf.training.checkpoints import LOG
 
     for key in ("task", "model"):
@@ -354,16 +352,10 @@ def write_model_card(
             written += save_figure(summary, target / "verdicts", formats=("png",))
     found = None if results is None else answer(results)
     fields: dict[str, Any] = {
-        "model_name": Path(place).name,
-        "license": LICENSE,
-        "library_name": "transformers",
-        "pipeline_tag": "text-generation",
-        "tags": ["gmb", "grokking"],
         "datasets": [saved.pulled["repo"]] if saved.pulled else None,
         "eval_results": evaluations(saved, results),
-        KEY: {what: entry.entry() for what, entry in saved.fingerprints.items()},
     }
-    header = ModelCardData(**fields).to_dict()  # type: ignore[no-untyped-call]
+    header = _header(place, saved.fingerprints, **fields)
     text = render_card(
         "model",
         header,
@@ -383,6 +375,22 @@ def write_model_card(
         log=LOG,
     )
     return [write_text(target / CARD, text), *written]
+
+
+def _header(place: str, fingerprints: Mapping[str, CardFingerprint], **more: Any) -> dict[str, Any]:
+    """The YAML at the head of a model's card."""
+    from huggingface_hub import ModelCardData
+
+    fields: dict[str, Any] = {
+        "model_name": Path(place).name,
+        "license": LICENSE,
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        "tags": ["gmb", "grokking"],
+        **more,
+        KEY: {what: entry.entry() for what, entry in fingerprints.items()},
+    }
+    return dict(ModelCardData(**fields).to_dict())  # type: ignore[no-untyped-call]
 
 
 def evaluations(saved: SavedModel, results: Results | None) -> list[EvalResult]:
@@ -617,17 +625,7 @@ def write_short_card(model: DescribedModel, folder: str | Path, *, place: str) -
 
     `place` is how the card's example finds the model, ORG/NAME or a path.
     """
-    from huggingface_hub import ModelCardData
-
-    fields: dict[str, Any] = {
-        "model_name": Path(place).name,
-        "license": LICENSE,
-        "library_name": "transformers",
-        "pipeline_tag": "text-generation",
-        "tags": ["gmb", "grokking"],
-        KEY: {"weights": model.weights.entry()},
-    }
-    header = ModelCardData(**fields).to_dict()  # type: ignore[no-untyped-call]
+    header = _header(place, {"weights": model.weights})
     title = Path(place).name
     text = render_card("described_model", header, title=title, model=model, place=place)
     return write_text(Path(folder) / CARD, text)

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from gmb_hf._version import __version__
-from gmb_hf.benchmark.curve_shape import CurveShape
+from gmb_hf.benchmark.curve_shape import CURVES, CurveRecord, CurveShape
 from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.documents import Many, Section, canonical_hash, load_yaml, write_yaml
@@ -221,33 +221,6 @@ def folder_of_panels() -> Path:
 
 
 # A panel that is there.
-
-
-CURVES = {
-    "at_memorisation": "held-out accuracy when the training rows are memorised",
-    "ratio": "steps to a held-out accuracy of .5, over steps to memorise",
-    "width": "the rise from .2 to .8, over the delay from memorisation to .5",
-    "spikes": "share of checkpoints after memorisation with a training accuracy under .97",
-    "spikes_mean": "the same, mean over runs",
-    "spread": "steps to .5: the 95% quantile of runs over the 5% quantile",
-    "memorised": "share of runs that memorise",
-    "reach_half": "share of runs that reach a held-out accuracy of .5",
-    "reach_nine_tenths": "share of runs that reach .9",
-}
-
-
-class CurveRecord(Section):
-    """How the runs of a panel grok; see `CurveShape.summary`."""
-
-    at_memorisation: float | None = None
-    ratio: float | None = None
-    width: float | None = None
-    spikes: float | None = None
-    spikes_mean: float | None = None
-    spread: float | None = None
-    memorised: float
-    reach_half: float
-    reach_nine_tenths: float
 
 
 class PanelRecord(Section):
@@ -617,7 +590,7 @@ def _curves(parts: dict[str, RunLog]) -> CurveRecord | None:
     logs = list(parts.values())
     if any({"train_acc", "test_acc"} - {*log.observables} for log in logs):
         return None
-    return CurveRecord.parse(CurveShape.of(RunLog.concat(logs)).summary(), where="curves")
+    return CurveShape.of(RunLog.concat(logs)).summary()
 
 
 def _versions(parts: dict[str, RunLog]) -> dict[str, str]:

@@ -287,9 +287,9 @@ def gain(x: Values, width: int) -> Values:
     return smooth - running_min(smooth)
 
 
-def log_floored(x: Values, floor: float = 1e-12) -> Values:
-    """Natural logarithm of max(x, floor), so that a loss or norm of 0 stays finite."""
-    return np.log(np.maximum(x, floor))
+def log_floored(x: Values) -> Values:
+    """Natural logarithm of max(x, 1e-12), so that a loss or norm of 0 stays finite."""
+    return np.log(np.maximum(x, 1e-12))
 
 
 def _lags(x: Values, width: int) -> Iterator[tuple[slice, slice, int]]:

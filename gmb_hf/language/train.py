@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gmb_hf._version import __version__
-from gmb_hf.errors import InputError
+from gmb_hf.errors import InputError, first_line
 from gmb_hf.files import clear_os_errors, read_json, whole_folder, write_text
 from gmb_hf.fingerprints import source_hash
 from gmb_hf.language import data
@@ -427,7 +427,7 @@ def _load_state(accelerator: Accelerator, folder: Path, identity: str) -> Rows:
                 raise ValueError(f"the hash of {wrong[0]} differs: it was damaged or changed")
             accelerator.load_state(str(place))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         raise InputError(
             f"{place}: not a state of an interrupted training ({reason}); delete it to train "
             "this seed again"

@@ -42,7 +42,7 @@ from gmb_hf.sequential.incontext import (
     model_shape,
     train_group,
 )
-from gmb_hf.sequential.summary import difference_columns, mean, show_mean, spread_columns
+from gmb_hf.sequential.summary import difference_columns, mean, show_mean, spread, spread_columns
 from gmb_hf.tables import Column, Table
 from gmb_hf.training import launch
 from gmb_hf.training.config import DesignSettings, first_difference
@@ -443,14 +443,9 @@ def _full(summary: InContextSummary) -> Table:
     for name, one in summary.variants.items():
         for p in one.points:
             row: list[Any] = [name, p.functions, p.x, p.k, p.questions, len(one.seeds)]
-            row += [p.bayes_accuracy, *_spread(p.accuracy), p.bayes_loss, *_spread(p.loss)]
+            row += [p.bayes_accuracy, *spread(p.accuracy), p.bayes_loss, *spread(p.loss)]
             rows.append(row)
     return Table(columns, rows, "by_examples_full", "Every k, with intervals over seeds")
-
-
-def _spread(over: stats.OverSeeds | None) -> list[float | None]:
-    names = ("mean", "std", "t_low", "t_high", "bootstrap_low", "bootstrap_high")
-    return [None if over is None else getattr(over, name) for name in names]
 
 
 def _scores(summary: InContextSummary) -> Table:
@@ -458,7 +453,7 @@ def _scores(summary: InContextSummary) -> Table:
     columns = [Column("variant"), Column("functions"), Column("quantity"), Column("seeds", str)]
     columns += spread_columns()
     rows = [
-        (name, functions, quantity, len(one.seeds), *_spread(over))
+        (name, functions, quantity, len(one.seeds), *spread(over))
         for name, one in summary.variants.items()
         for functions, held in one.scores.items()
         for quantity, over in held.items()

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.errors import InputError
-from gmb_hf.files import atomic_path, clear_os_errors, write_bytes
+from gmb_hf.files import atomic_path, clear_os_errors
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import random_stream, train_rows
@@ -33,17 +34,13 @@ def write_shard(path: str | Path, tokens: ArrayLike) -> Path:
         InputError: an id does not fit into 16 bits, there is none, or the file cannot be written.
     """
     ids = np.asarray(tokens).reshape(-1)
-    if not ids.size:
-        raise InputError(f"{path}: there is no token to write")
-    if not np.issubdtype(ids.dtype, np.integer):
+    if ids.size and not np.issubdtype(ids.dtype, np.integer):
         raise InputError(f"{path}: tokens must be whole numbers, got {ids.dtype}")
-    low, high = ids.min(), ids.max()
-    if low < 0 or high > 0xFFFF:
-        raise InputError(f"{path}: a shard holds ids from 0 to 65535, got {low} to {high}")
-    return write_bytes(path, _header(ids.size) + ids.astype("<u2").tobytes())
+    stream_shard(path, [ids])
+    return Path(path)
 
 
-def stream_shard(path: str | Path, parts: Iterable[NDArray[np.int64]]) -> int:
+def stream_shard(path: str | Path, parts: Iterable[NDArray[np.integer[Any]]]) -> int:
     """Write token ids in [0, 65536) that come in parts, atomically and in constant memory.
 
     Returns the number of tokens, which the header states.
@@ -55,8 +52,9 @@ def stream_shard(path: str | Path, parts: Iterable[NDArray[np.int64]]) -> int:
     with clear_os_errors(path), atomic_path(path) as temporary, temporary.open("wb") as file:
         file.write(_header(0))
         for ids in parts:
-            if ids.size and not 0 <= ids.min() <= ids.max() <= 0xFFFF:
-                raise InputError(f"{path}: a shard holds ids from 0 to 65535, got {ids.max()}")
+            low, high = (ids.min(), ids.max()) if ids.size else (0, 0)
+            if low < 0 or high > 0xFFFF:
+                raise InputError(f"{path}: a shard holds ids from 0 to 65535, got {low} to {high}")
             file.write(ids.astype("<u2").tobytes())
             count += ids.size
         if not count:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.errors import InputError, choose, repeated, right_call, unknown
+from gmb_hf.errors import InputError, choose, first_line, repeated, right_call, unknown
 from gmb_hf.files import check_file
 from gmb_hf.fingerprints import fingerprint
 
@@ -246,7 +246,7 @@ class HubText:
             for row in rows:
                 yield row[self.column] + self.row_ending
         except Exception as error:  # of the network, the Hub's client or the reader: many kinds
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            reason = first_line(error)
             what = f"{self.source}: could not be read from the Hub ({reason})"
             raise InputError(f"{what}; give a local file: {self.name}=FILE") from None
 

@@ -313,14 +313,14 @@ def on_main(accelerator: Accelerator, work: Callable[[], Any]) -> None:
         raise InputError(fault)
 
 
-def chosen_device(device: str, *, option: str = "--device") -> str:
+def chosen_device(device: str) -> str:
     """What "auto", "cpu" or "cuda" means here; `InputError` for CUDA where torch sees none."""
-    choose("device", device, DEVICES, where=option)
+    choose("device", device, DEVICES, where="--device")
     import torch
 
     has_cuda = torch.cuda.is_available()
     if device == "cuda" and not has_cuda:
-        raise InputError(f"{option} cuda: torch sees no CUDA device here; use {option} cpu")
+        raise InputError("--device cuda: torch sees no CUDA device here; use --device cpu")
     return "cuda" if has_cuda and device != "cpu" else "cpu"
 
 

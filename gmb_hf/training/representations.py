@@ -316,16 +316,16 @@ def bifurcation_coordinate(hidden: Tensor) -> Tensor:
 # Windows of checkpoints.
 
 
-def dmd_residual(records: Tensor, delays: int = DMD_DELAYS) -> tuple[Tensor, Tensor]:
+def dmd_residual(records: Tensor) -> tuple[Tensor, Tensor]:
     """Relative residual of a Hankel DMD of records [W, S, q], and the rank that it took: [S] each.
 
-    Delay vectors h_t = (z_t, ..., z_(t + delays - 1)) make X = (h_1 ... h_(m-1)) and Y = (h_2 ...
-    h_m). With the singular vectors U, V that hold 99% of the energy of X, the operator in the
-    reduced space predicts U U' Y V V'; the residual is the Frobenius norm of the rest over that of
-    Y.
+    Vectors of d = DMD_DELAYS records, h_t = (z_t, ..., z_(t + d - 1)), make X = (h_1 ... h_(m-1))
+    and Y = (h_2 ... h_m). With the singular vectors U, V that hold 99% of the energy of X, the
+    operator in the reduced space predicts U U' Y V V'; the residual is the Frobenius norm of the
+    rest over that of Y.
     """
     z = records.double().transpose(0, 1)  # [S, W, q]
-    hankel = z.unfold(1, delays, 1).flatten(2).transpose(1, 2)  # [S, q delays, m]
+    hankel = z.unfold(1, DMD_DELAYS, 1).flatten(2).transpose(1, 2)  # [S, q d, m]
     x, y = hankel[:, :, :-1], hankel[:, :, 1:]
     # Through the Gram matrix of X, which is smaller: U U' Y V V' = X V s^-2 V' X' Y V V'.
     squares, right = torch.linalg.eigh(x.transpose(1, 2) @ x)

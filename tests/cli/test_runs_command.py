@@ -12,7 +12,7 @@ from command_line import DESIGN, gmb, refused
 from synthetic import synthetic_runlog
 
 from gmb_hf import Results, RunLog
-from gmb_hf.benchmark.preview import preview_events
+from gmb_hf.benchmark.prepare import preview_events
 
 CHOSEN = "--columns=test_acc,embedding_gini"
 

@@ -273,7 +273,7 @@ def test_the_shape_of_curves_by_hand() -> None:
     np.testing.assert_allclose(shape.width, [80 / 210, np.nan])
     np.testing.assert_allclose(shape.spikes, [1 / 28, np.nan])
     summary = shape.summary()
-    assert (summary["memorised"], summary["reach_half"], summary["spread"]) == (0.5, 0.5, 1.0)
+    assert (summary.memorised, summary.reach_half, summary.spread) == (0.5, 0.5, 1.0)
 
 
 def test_a_column_that_a_panel_lacks_is_said_to_be_in_which_one(
