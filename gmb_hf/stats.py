@@ -512,10 +512,21 @@ def adjusted(family: Sequence[Difference]) -> list[Difference]:
     ]
 
 
-def default_baseline(variants: Iterable[str]) -> str:
-    """`dense` where it is there, else the first."""
+def chosen_baseline(variants: Iterable[str], baseline: str | None = None) -> str:
+    """The baseline, one of the variants; without one `dense` where it is there, else the first."""
     names = list(variants)
+    if baseline is not None:
+        return choose("variant", baseline, names)
     return BASELINE if BASELINE in names else names[0]
+
+
+def few_seeds(seeds: Mapping[str, Sequence[int]]) -> list[str]:
+    """A note of each variant that has too few seeds, from the seeds of every one."""
+    return [
+        f"{name} has {len(own)} of at least {LEAST_SEEDS} seeds: no interval, no test"
+        for name, own in seeds.items()
+        if len(own) < LEAST_SEEDS
+    ]
 
 
 def difference(

@@ -549,26 +549,21 @@ def standard_bars(found: Standard) -> Figure:
 
 def write_standard(found: Standard, out: str | Path, *, figures: bool = True) -> list[Path]:
     """Write `benchmark.json`, report.html, tables as CSV, Markdown and LaTeX, and the figure."""
-    target = Path(out)
-    written = [write_json(target / "benchmark.json", found.to_dict())]
-    tables = standard_tables(found)
-    for table in tables:
-        written += table.write(target / "tables")
-    if figures:
-        written += style.save_figure(standard_bars(found), target / "figures" / "benchmark")
-    page = Sheet(
+    data = write_json(Path(out) / "benchmark.json", found.to_dict())
+    sheet = Sheet(
         "GMB standard benchmarks",
         f"{len(found.models)} models on {len(found.tasks)} tasks of lm-eval",
         [*sentences(found), *found.notes],
-        [("Scores by task", path) for path in written if path.suffix == ".png"],
-        tables,
-        [
+        tables=standard_tables(found),
+        facts=[
             *((f"model {name}", one["identity"]) for name, one in found.models.items()),
             *((f"{name} version", text) for name, text in found.versions.items()),
             ("gmb-hf version", __version__),
         ],
     )
-    return [page.write(target / "report.html"), *written]
+    drawn = {"benchmark": ("Scores by task", standard_bars(found))} if figures else {}
+    page, *others = sheet.write_folder(out, drawn)
+    return [page, data, *others]
 
 
 def sentences(found: Standard) -> list[str]:

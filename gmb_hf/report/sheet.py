@@ -10,11 +10,12 @@ import base64
 import hashlib
 import importlib.resources
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -25,6 +26,9 @@ from gmb_hf.design.power import in_words
 from gmb_hf.escape import markdown, one_line
 from gmb_hf.files import write_text
 from gmb_hf.tables import Column, Line, Table
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _SCRIPTS = ("table.js", "sheet.js")
 
@@ -71,6 +75,23 @@ class Sheet:
     def write(self, path: str | Path) -> Path:
         """Write the page, atomically."""
         return write_text(path, self.html())
+
+    def write_folder(
+        self, folder: str | Path, drawn: Mapping[str, tuple[str, Figure]] = MappingProxyType({})
+    ) -> list[Path]:
+        """Write report.html, tables/ and figures/ to a folder; returns the files, the page first.
+
+        `drawn`: name of the file -> caption and figure, which the page shows after its own.
+        """
+        place, figures = Path(folder), list(self.figures)
+        written = [path for table in self.tables for path in table.write(place / "tables")]
+        for name, (caption, figure) in drawn.items():
+            from gmb_hf.report.style import save_figure  # loads matplotlib
+
+            png, *others = save_figure(figure, place / "figures" / name)
+            figures.append((caption, png))
+            written += [png, *others]
+        return [replace(self, figures=figures).write(place / "report.html"), *written]
 
 
 def asset(name: str) -> str:

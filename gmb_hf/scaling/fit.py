@@ -31,7 +31,7 @@ from scipy import optimize, special
 from gmb_hf.documents import Record
 from gmb_hf.errors import InputError, choose, first_of, not_negative, positive_int
 from gmb_hf.files import read_json
-from gmb_hf.stats import default_baseline
+from gmb_hf.stats import chosen_baseline
 
 Floats = NDArray[np.float64]
 DESIGN, CELLS = "scaling.yaml", "cells"
@@ -594,7 +594,7 @@ def fit_cells(
         for name, whole in fitted.items()
     }
     comparisons = []
-    base = baseline or default_baseline(fitted)
+    base = baseline or chosen_baseline(fitted)
     if base in fitted:
         for name in fitted:
             if name != base:

@@ -81,32 +81,22 @@ def scaling_report(
         "hash": design.get("hash"),
     }
     content = {"schema": SCHEMA, "gmb_hf": __version__, "delta": DELTA, **made_by, **fit.to_dict()}
-    files = [write_json(target / "fit.json", content)]
-    tables = scaling_tables(cells, fit)
-    for table in tables:
-        files += table.write(target / "tables")
-    drawn: list[tuple[str, Path]] = []
+    data, tables = write_json(target / "fit.json", content), scaling_tables(cells, fit)
+    drawn = {}
     if figures:
         whole = [one for one in cells if not one.diverged and one.variant in fit.variants]
         by_variant = {name: [one for one in whole if one.variant == name] for name in fit.variants}
         for name, (caption, draw) in _FIGURES.items():
-            saved = style.save_figure(draw(by_variant, fit), target / "figures" / name)
-            files += saved
-            drawn += [(caption, path) for path in saved if path.suffix == ".png"]
+            drawn[name] = caption, draw(by_variant, fit)
     notes = [*fit.notes, *(note for one in fit.variants.values() for note in one.notes)]
     sentences = scaling_sentences(fit)
     facts = [(key, str(value)) for key, value in made_by.items() if value is not None]
     facts += [("N", count), ("bootstrap", f"{draws} draws, seed {seed}")]
-    page = Sheet(
-        "GMB scaling laws",
-        "How loss falls with parameters and with tokens",
-        [*sentences, *notes],
-        drawn,
-        tables,
-        facts,
-    )
+    title, said = "How loss falls with parameters and with tokens", [*sentences, *notes]
+    sheet = Sheet("GMB scaling laws", title, said, tables=tables, facts=facts)
     card = write_text(target / "README.md", scaling_card(fit, sentences, notes, facts, tables))
-    return fit, [page.write(target / "report.html"), card, *files]
+    page, *others = sheet.write_folder(target, drawn)
+    return fit, [page, card, data, *others]
 
 
 def scaling_sentences(fit: ScalingFit) -> list[str]:

@@ -406,7 +406,7 @@ def compare_logs(
         name: _read_curves(log, ", ".join(map(str, sources[name])), names)
         for name, log in logs.items()
     }
-    base = stats.default_baseline(variants) if baseline is None else baseline
+    base = stats.chosen_baseline(variants) if baseline is None else baseline
     pairs = tuple(matched(variants, base, points=points))
     summaries = {name: summarize_curves(curves) for name, curves in variants.items()}
     different = mismatches({name: learned_data(log.metadata) for name, log in logs.items()}, base)
@@ -451,22 +451,16 @@ def write_generalised(
     figures: bool = True,
 ) -> list[Path]:
     """Write generalization.json, tables/ and, where wanted, the figure; returns the files."""
-    target = Path(out)
-    files = [write_json(target / "generalization.json", found.to_dict())]
-    for table in generalisation_tables(found):
-        files += table.write(target / "tables")
+    data = write_json(Path(out) / "generalization.json", found.to_dict())
+    title = f"Held-out loss at equal training loss, against {found.baseline}"
+    tables = generalisation_tables(found)
+    sheet, drawn = Sheet("GMB generalization", title, found.notes, tables=tables), {}
     if figures:
         unreliable = tuple(one.variant for one in found.matched if not one.reliable)
         figure = generalisation_figure(variants, found.variants, unreliable)
-        files += style.save_figure(figure, target / "figures" / "generalization")
-    page = Sheet(
-        "GMB generalization",
-        f"Held-out loss at equal training loss, against {found.baseline}",
-        found.notes,
-        [("Held-out loss over training loss", one) for one in files if one.suffix == ".png"],
-        generalisation_tables(found),
-    )
-    return [page.write(target / "report.html"), *files]
+        drawn["generalization"] = "Held-out loss over training loss", figure
+    page, *others = sheet.write_folder(out, drawn)
+    return [page, data, *others]
 
 
 def _notes(summaries: Mapping[str, VariantLosses], pairs: Sequence[Matched]) -> list[str]:

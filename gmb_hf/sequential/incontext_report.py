@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from gmb_hf import escape, stats
 from gmb_hf.benchmark.events import find_events
 from gmb_hf.documents import Record
-from gmb_hf.errors import InputError, choose, repeated
+from gmb_hf.errors import InputError, repeated
 from gmb_hf.files import write_json, write_text
 from gmb_hf.report import style
 from gmb_hf.report.curves import median_over_runs
@@ -190,32 +190,24 @@ def icl_report(
         )
     summary = _summarize(configs[0], variants, baseline, notes)
     target = Path(out)
-    files = [write_json(target / SUMMARY, summary.to_dict())]
-    tables = icl_tables(summary, at)
-    for table in tables:
-        files += table.write(target / "tables")
-    drawn: dict[str, Path] = {}
+    data = write_json(target / SUMMARY, summary.to_dict())
+    made: dict[str, Figure | None] = {}
     if figures:
         made = {"accuracy": by_examples(summary), "learning": over_training(summary, logs)}
-        for name, figure in made.items():
-            if figure is not None:
-                saved = style.save_figure(figure, target / "figures" / name)
-                drawn[name] = next(path for path in saved if path.suffix == ".png")
-                files += saved
+    drawn = {name: (_CAPTIONS[name], figure) for name, figure in made.items() if figure is not None}
     following = shlex.join(_following(runs[0].path))
     facts = [("task", summary.task), ("design", configs[0].hash()), *_versions(groups)]
-    page = Sheet(
+    sheet = Sheet(
         "GMB in-context probes",
         f"What is learned from the examples in a prompt: {summary.task}",
         [*sentences(summary), *summary.notes],
-        [(_CAPTIONS[name], path) for name, path in drawn.items()],
-        tables,
-        facts,
-        following,
+        tables=icl_tables(summary, at),
+        facts=facts,
+        next_command=following,
     )
-    text = _markdown(page, drawn)
-    first = (write_text(target / "report.md", text), page.write(target / "report.html"))
-    return InContextReport(summary, (*first, *files))
+    text = write_text(target / "report.md", _markdown(sheet, tuple(drawn)))
+    page, *others = sheet.write_folder(target, drawn)
+    return InContextReport(summary, (text, page, data, *others))
 
 
 def _following(folder: Path) -> list[str]:
@@ -323,7 +315,7 @@ def _summarize(
     notes: Sequence[str],
 ) -> InContextSummary:
     names = tuple(variants)
-    base = stats.default_baseline(names) if baseline is None else choose("variant", baseline, names)
+    base = stats.chosen_baseline(names, baseline)
     quantities: dict[str, dict[str, dict[int, float]]] = {}
     for name, one in variants.items():
         held = one.scores[HELD_OUT]
@@ -345,11 +337,7 @@ def _summarize(
         if base in by_variant
         for pair in stats.differences(quantity, by_variant, base)
     ]
-    few = [
-        f"{name} has {len(one.seeds)} of at least {stats.LEAST_SEEDS} seeds: no interval, no test"
-        for name, one in variants.items()
-        if len(one.seeds) < stats.LEAST_SEEDS
-    ]
+    few = stats.few_seeds({name: one.seeds for name, one in variants.items()})
     functions = tuple(next(iter(variants.values())).scores)
     task = config.prompt.build().name
     return InContextSummary(task, functions, base, (*notes, *few), dict(variants), tuple(pairs))
@@ -487,7 +475,7 @@ def _comparison(summary: InContextSummary) -> Table:
     return replace(table, notes=(note,))
 
 
-def _markdown(page: Sheet, figures: Mapping[str, Path]) -> str:
+def _markdown(page: Sheet, figures: Sequence[str]) -> str:
     """The page as Markdown."""
     lines = [f"# {escape.markdown(page.title)}", ""]
     lines += [f"{escape.markdown(text)}\n" for text in page.answer]

@@ -128,32 +128,24 @@ def sequential_report(
     }
     notes = (*unequal, *_design_notes(runs))
     summary = summarize(matrices, chance=agreed, baseline=baseline, notes=notes)
-    target = Path(out)
-    files = [write_json(target / SUMMARY, summary.to_dict())]
-    for table in retention_tables(summary):
-        files += table.write(target / "tables")
+    data = write_json(Path(out) / SUMMARY, summary.to_dict())
+    made: dict[str, Figure | None] = {}
     if figures:
-        drawn = {f"matrix_{measure}": retention_matrix(summary, measure) for measure in MEASURES}
-        bars = forgetting_bars(summary)
-        if bars is not None:
-            drawn["forgetting"] = bars
-        steps = forgetting_by_phase(summary)
-        if steps is not None:
-            drawn["forgetting_by_phase"] = steps
-        if curves:
-            drawn["phases"] = phase_curves(summary, curves)
-        for name, figure in drawn.items():
-            files += style.save_figure(figure, target / "figures" / name)
+        made = {f"matrix_{measure}": retention_matrix(summary, measure) for measure in MEASURES}
+        made["forgetting"] = forgetting_bars(summary)
+        made["forgetting_by_phase"] = forgetting_by_phase(summary)
+        made["phases"] = phase_curves(summary, curves) if curves else None
     fingerprints = {task: mine for run in runs for task, mine in run.fingerprints.items()}
-    page = Sheet(
+    sheet = Sheet(
         "GMB sequential retention",
         f"What remains of {len(summary.trained_on)} tasks learned one after the other",
         [*_sentences(summary), *summary.notes],
-        [(_CAPTIONS[path.stem], path) for path in files if path.suffix == ".png"],
-        retention_tables(summary),
-        [(f"fingerprint of {task}", digest) for task, digest in fingerprints.items()],
+        tables=retention_tables(summary),
+        facts=[(f"fingerprint of {task}", digest) for task, digest in fingerprints.items()],
     )
-    return SequentialReport(summary, (page.write(target / "report.html"), *files))
+    drawn = {name: (_CAPTIONS[name], figure) for name, figure in made.items() if figure is not None}
+    page, *others = sheet.write_folder(out, drawn)
+    return SequentialReport(summary, (page, data, *others))
 
 
 _CAPTIONS = {

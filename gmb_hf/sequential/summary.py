@@ -18,7 +18,6 @@ import numpy as np
 
 from gmb_hf import escape, stats
 from gmb_hf.documents import Record
-from gmb_hf.errors import choose
 from gmb_hf.sequential.matrix import (
     MEASURES,
     QUANTITIES,
@@ -160,7 +159,7 @@ def summarize(
     """
     check_equal_designs(matrices.values(), "matrices")
     names = tuple(matrices)
-    base = stats.default_baseline(names) if baseline is None else choose("variant", baseline, names)
+    base = stats.chosen_baseline(names, baseline)
     first = matrices[base]
     variants = {name: _variant(matrix) for name, matrix in matrices.items()}
     pairs: list[stats.Difference] = []
@@ -172,12 +171,7 @@ def summarize(
         }
         if by_seed:
             pairs += stats.differences(quantity, by_seed, base)
-    least = stats.LEAST_SEEDS
-    few = [
-        f"{name} has {len(variant.seeds)} of at least {least} seeds: no interval, no test"
-        for name, variant in variants.items()
-        if len(variant.seeds) < least
-    ]
+    few = stats.few_seeds({name: variant.seeds for name, variant in variants.items()})
     return RetentionSummary(
         tasks=first.tasks,
         trained_on=first.trained_on,
