@@ -524,11 +524,11 @@ def standard_bars(found: Standard) -> Figure:
                 [one.value for one in mine],
                 places,
                 xerr=reach,
-                fmt="osD^vPX*"[at % 8],
+                fmt=style.variant_marker(at),
                 ms=4.5,
                 capsize=2.5,
                 lw=1.2,
-                color=style.VARIANT_COLOURS[at % len(style.VARIANT_COLOURS)],
+                color=style.variant_colour(at),
                 label=style.shorten(model, 30),
             )
         names = [style.shorten(f"{task} {metric}", 34) for task, metric in rows]

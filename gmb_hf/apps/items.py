@@ -119,7 +119,7 @@ def draw_phases(data: dict[str, list[Any]], tasks: list[str], measure: str) -> F
         phases = range(len(data["predictions"]))
         for place, task in enumerate(tasks):
             values = [row[place] for row in data["predictions"]]
-            colour = style.VARIANT_COLOURS[place % len(style.VARIANT_COLOURS)]
+            colour = style.variant_colour(place)
             dashes = style.VARIANT_DASHES[place % len(style.VARIANT_DASHES)]
             axes.plot(phases, values, "o", ls=dashes, ms=3, color=colour, label=shorten(task, 20))
             trained = [phase for phase in phases if data["references"][phase] == place]
@@ -127,7 +127,7 @@ def draw_phases(data: dict[str, list[Any]], tasks: list[str], measure: str) -> F
         names = ["untrained" if at is None else tasks[at] for at in data["references"]]
         axes.set_xticks(phases, [shorten(name, 14) for name in names])
         axes.set(xlabel="after the phase of", ylabel=measure, title="What is left of each task")
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
+        style.legend_beside(axes)
     return figure
 
 

@@ -190,9 +190,7 @@ def _from_least_step(metric: Panel, design: Design) -> tuple[NDArray[np.bool_], 
 
 
 @register_event(
-    "E_jump",
-    absent="{metric} never jumps as E_jump asks",
-    ahead=lambda design: design.w_event,
+    "E_jump", absent="{metric} never jumps as E_jump asks", ahead=lambda design: design.w_event
 )
 def _find_jumps(log: RunLog, design: Design) -> Events:
     return jump_events(log.panel(design.metric), design)

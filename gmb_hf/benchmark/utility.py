@@ -124,10 +124,7 @@ def warnings_at(judgement: Judgement, target: float) -> Warned:
 
 
 def shortfalls(
-    judgement: Judgement,
-    coverage: float | None,
-    lead_median: float | None,
-    p_value: float | None,
+    judgement: Judgement, coverage: float | None, lead_median: float | None, p_value: float | None
 ) -> tuple[str, ...]:
     """The reason codes for which an operating point is not materially useful; empty if it is.
 

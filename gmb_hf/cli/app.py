@@ -41,7 +41,7 @@ _GROUPS = {
     "crucible": ("crucible.app", "Are the hardest known cases still ranked?"),
     "sequential": ("sequential.app", "Does it remember? Tasks in turn."),
     "icl": ("icl.app", "Does it learn from its prompt? In-context probes."),
-    "scaling": ("scaling.app", "How does loss fall with size and data?"),
+    "scaling": ("language.app", "How does loss fall with size and data?"),
     "data": ("data.app", "Datasets: build, verify, export; tokenizers."),
     "runs": ("runs.app", "Anybody's logs to one table, and a look at them."),
     "panel": ("panel.app", "Frozen runs on which scores are compared."),
@@ -56,11 +56,7 @@ _GROUPS = {
 
 def build(only: str | None = None) -> typer.Typer:
     """The application, with all its commands or with one of them."""
-    app = App(
-        name="gmb",
-        help=_HELP,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
+    app = App(name="gmb", help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 
     @app.callback(invoke_without_command=True)
     def _root(

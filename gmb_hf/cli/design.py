@@ -98,8 +98,7 @@ def lock(
     ] = None,
     force: Annotated[bool, option("Replace a lock that is there.", "--force")] = False,
     publish: Annotated[
-        str | None,
-        option("Commit it to this dataset of the Hub, which shows that it came first."),
+        str | None, option("Commit it to this dataset of the Hub, which shows that it came first.")
     ] = None,
     private: Private = False,
 ) -> None:

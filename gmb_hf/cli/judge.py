@@ -160,8 +160,7 @@ def _finish(out: Path, scores: Scores) -> None:
     for row in scores.rows:
         by_run.setdefault(row.run, []).append((row.step, row.score))
     show.answered(
-        made_by=scores.made_by,
-        runs={run: dict(sorted(points)) for run, points in by_run.items()},
+        made_by=scores.made_by, runs={run: dict(sorted(points)) for run, points in by_run.items()}
     )
     rows = []
     for run, points in by_run.items():

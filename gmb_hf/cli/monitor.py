@@ -153,8 +153,7 @@ def monitor(
         option("Which may raise the alarm, with commas; all that may, if they can share a budget."),
     ] = None,
     budget: Annotated[
-        float | None,
-        option("Share of runs with a false alarm, of the lock's; its primary one."),
+        float | None, option("Share of runs with a false alarm, of the lock's; its primary one.")
     ] = None,
     unit: Annotated[
         str, option("What the budget counts: run (one alarm a run) or window (rings while over).")

@@ -543,5 +543,5 @@ def margin_curves(log: RunLog, events: margins.Floats) -> Figure:
             t_star = float(np.median(found))
             label = f"median t*, {t_star:,.0f} steps"
             axes.axvline(t_star, color=style.INK, linewidth=0.9, label=label, zorder=0)
-        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
+        style.legend_beside(axes)
     return figure

@@ -204,8 +204,7 @@ class LockedCandidate(Section):
         description="member -> target -> threshold; .inf: the answer is ABSTAIN"
     )
     first_alarm: dict[str, dict[str, Threshold]] = Field(
-        default_factory=dict,
-        description="member -> budget of runs -> threshold of the first alarm",
+        default_factory=dict, description="member -> budget of runs -> threshold of the first alarm"
     )
     other_events: dict[str, dict[str, Threshold]] = Field(
         default_factory=dict,

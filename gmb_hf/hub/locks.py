@@ -36,10 +36,7 @@ def publish_lock(path: str | Path, repo_id: str, *, private: bool = False) -> Pu
     done = publish(files, repo_id, "dataset", message=message, private=private)
     held = LooksFile.beside(lock)
     note = Publication(
-        lock_hash=lock.hash,
-        repo=repo_id,
-        commit=done.commit,
-        after_looks=len(held.by(lock)),
+        lock_hash=lock.hash, repo=repo_id, commit=done.commit, after_looks=len(held.by(lock))
     )
     held.model_copy(update={"published": (*held.published, note)}).write(lock)
     return done

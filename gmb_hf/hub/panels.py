@@ -509,12 +509,7 @@ def refuse_frozen(out: Path) -> None:
 
 
 def freeze(
-    recipe: Recipe,
-    parts: dict[str, RunLog],
-    design: Design,
-    out: Path,
-    *,
-    command: str,
+    recipe: Recipe, parts: dict[str, RunLog], design: Design, out: Path, *, command: str
 ) -> FrozenPanel:
     """Write a panel, whole or not at all.
 

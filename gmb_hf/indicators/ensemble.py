@@ -141,10 +141,7 @@ _SUMMARIES = {"logistic": "logistic combination", "boosted": "gradient-boosted t
 
 
 def _ensemble(
-    name: str,
-    members: Sequence[Indicator],
-    function: Callable[[Observables], Values],
-    method: str,
+    name: str, members: Sequence[Indicator], function: Callable[[Observables], Values], method: str
 ) -> Indicator:
     sees = {member.sees_test_labels for member in members}
     return Indicator(

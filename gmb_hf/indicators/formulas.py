@@ -296,10 +296,7 @@ _process(
 
 
 _structure = partial(
-    _process,
-    source=_COMBINED,
-    kind="task-aware",
-    column=("unembedding_gini", "prediction_change"),
+    _process, source=_COMBINED, kind="task-aware", column=("unembedding_gini", "prediction_change")
 )
 # gain(G) (1 - MA(c)): G the Gini, c the share of answers that changed since a checkpoint.
 _structure(

@@ -341,12 +341,7 @@ _task(
 )
 # Guessed: the cut of half the largest coefficient, and both directions.
 _FURUTA = "Furuta et al. (2024), Towards empirical interpretation of grokking, arXiv 2402.16726"
-_task(
-    "embedding_density",
-    "Fourier frequency density (FFD) of the embedding",
-    _FURUTA,
-    low=True,
-)
+_task("embedding_density", "Fourier frequency density (FFD) of the embedding", _FURUTA, low=True)
 _task(
     "embedding_balance",
     "Fourier coefficient ratio (FCR) of the embedding, sine and cosine",
@@ -511,9 +506,7 @@ _states(
 )
 # Sum of the minimum spanning tree's edges over 100 training rows. Guessed: the sign.
 _states(
-    "component_persistence",
-    f"total persistence of H0 {_geometry}",
-    "Tang (2026), arXiv 2605.06352",
+    "component_persistence", f"total persistence of H0 {_geometry}", "Tang (2026), arXiv 2605.06352"
 )
 _states(
     "hidden_rank",

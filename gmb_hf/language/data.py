@@ -281,11 +281,7 @@ def train_tokenizer(
     core = ByteLevelBPETokenizer()
     every = (piece.text for text in texts for piece in text.pieces())
     core.train_from_iterator(
-        every,
-        vocabulary,
-        min_frequency=2,
-        show_progress=show_progress,
-        special_tokens=[SEPARATOR],
+        every, vocabulary, min_frequency=2, show_progress=show_progress, special_tokens=[SEPARATOR]
     )
     made = PreTrainedTokenizerFast(tokenizer_object=core._tokenizer, eos_token=SEPARATOR)
     with whole_folder(Path(out)) as folder:

@@ -657,11 +657,7 @@ def _environment() -> Environment:
     """The templates, and what they call."""
     environment = templates("gmb_hf.leaderboard", page=True)
     environment.filters.update(
-        percent=percent,
-        steps=steps,
-        p=p_value,
-        interval=_interval,
-        reason=reason,
+        percent=percent, steps=steps, p=p_value, interval=_interval, reason=reason
     )
     environment.globals.update(
         hardest=hardest,

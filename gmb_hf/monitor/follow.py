@@ -72,11 +72,7 @@ class Viewer(Protocol):
 
 
 def begin_monitor(
-    lock: Path,
-    results: Path | None,
-    *,
-    act: Sequence[str] | None = None,
-    **rule: Any,
+    lock: Path, results: Path | None, *, act: Sequence[str] | None = None, **rule: Any
 ) -> AlarmMonitor:
     """A monitor by a lock and its results; those beside the lock where none are named.
 

@@ -170,10 +170,7 @@ def align(
 
 @style.house_style()
 def scores_around_event(
-    scores: Sequence[tuple[Scores, float | None, str]],
-    *,
-    horizon: int,
-    safe_gap: int | None = None,
+    scores: Sequence[tuple[Scores, float | None, str]], *, horizon: int, safe_gap: int | None = None
 ) -> Figure:
     """Quantile bands over runs around t*, the horizon shaded, the threshold drawn.
 

@@ -507,12 +507,7 @@ _NULL_MARKERS = ((">", 3.8), ("D", 3.6), ("s", 3.6), ("^", 3.8))
 
 @style.house_style()
 def label_summary(
-    found: Answer,
-    *,
-    subtitle: str,
-    cap: float,
-    coverage_min: float,
-    horizon: float = math.inf,
+    found: Answer, *, subtitle: str, cap: float, coverage_min: float, horizon: float = math.inf
 ) -> Figure:
     """Label, false alarms against their budget, and coverage against chance, for every score.
 

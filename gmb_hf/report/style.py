@@ -54,6 +54,19 @@ VARIANT_DASHES: tuple[tuple[int, tuple[float, ...]], ...] = (
 )
 """Of variants that are compared, by their place: told apart by colour, and by form."""
 
+VARIANT_MARKERS = "osD^vPX*"
+
+
+def variant_colour(place: int) -> str:
+    """The colour of the variant at a place, from 0; they begin again after the last."""
+    return VARIANT_COLOURS[place % len(VARIANT_COLOURS)]
+
+
+def variant_marker(place: int) -> str:
+    """The same of its marker."""
+    return VARIANT_MARKERS[place % len(VARIANT_MARKERS)]
+
+
 Dashes = str | tuple[int, tuple[float, ...]]
 DASHED: Dashes = (0, (4, 1.6))
 LONG_DASHED: Dashes = (0, (5, 1.5))
@@ -227,6 +240,11 @@ def thin_lines(
 def line_key(label: str, **look: Any) -> Line2D:
     """An entry of a legend for a line or a marker."""
     return Line2D([], [], label=label, **look)
+
+
+def legend_beside(axes: Axes, **look: Any) -> None:
+    """A legend to the right of a panel."""
+    axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2, **look)
 
 
 def note(

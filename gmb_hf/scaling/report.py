@@ -33,7 +33,6 @@ from gmb_hf.tables import Column, Table
 from gmb_hf.training.folder import read_config_file
 
 SCHEMA = "gmb-scaling-1"
-_MARKERS = "osD^vPX*"
 _NAMES = {
     "A": "A",
     "B": "B",
@@ -301,7 +300,7 @@ def loss_by_compute(by_variant: By, fit: ScalingFit) -> Figure:
             sizes = sorted({size for size, _ in means})
             for turn, (size, colour) in enumerate(zip(sizes, _shades(len(sizes)), strict=True)):
                 line = np.array([pair for key, pair in means.items() if key[0] == size]).T
-                mark = _MARKERS[turn % len(_MARKERS)]
+                mark = style.variant_marker(turn)
                 exact = next(getattr(each, fit.count) for each in cells if each.params == size)
                 label = f"N = {exact:,}" if len(panels) == 1 else f"N about {size:,}"
                 axes.plot(*line, marker=mark, ms=4, lw=1, color=colour, label=label, zorder=2)
@@ -311,7 +310,7 @@ def loss_by_compute(by_variant: By, fit: ScalingFit) -> Figure:
             _floor(axes, one)
             axes.set_xlabel("training compute (FLOPs)")
             if place == len(panels) - 1:
-                axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
+                style.legend_beside(axes)
         panels[0][1].set_ylabel("held-out loss (nats per token)")
         return figure
 
@@ -325,7 +324,7 @@ def iso_flop_parabolas(by_variant: By, fit: ScalingFit) -> Figure:
             for turn, (each, colour) in enumerate(
                 zip(one.minima, _shades(len(one.minima)), strict=True)
             ):
-                mark = _MARKERS[turn % len(_MARKERS)]
+                mark = style.variant_marker(turn)
                 x = np.geomspace(min(each.sizes), max(each.sizes), 60)
                 axes.plot(x, np.polyval(each.parabola, np.log(x)), color=colour, lw=1)
                 look: Any = {"marker": mark, "ms": 4, "ls": "", "color": colour}
@@ -340,9 +339,7 @@ def iso_flop_parabolas(by_variant: By, fit: ScalingFit) -> Figure:
             if place == len(panels) - 1 and one.minima:
                 star = style.line_key("minimum", marker="*", ms=9, ls="", color=style.VERMILION)
                 handles = [*axes.get_legend_handles_labels()[0], star]
-                axes.legend(
-                    handles=handles, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2
-                )
+                style.legend_beside(axes, handles=handles)
         panels[0][1].set_ylabel("held-out loss (nats per token)")
         return figure
 
@@ -360,9 +357,9 @@ def residual_panels(by_variant: By, fit: ScalingFit) -> Figure:
             points = Points.of(by_variant[name], fit.count)
             residual = 100 * (np.log(points.loss) - np.log(one.law(points.n, points.d)))
             look: Any = {
-                "marker": _MARKERS[place % len(_MARKERS)],
+                "marker": style.variant_marker(place),
                 "s": 16,
-                "color": style.VARIANT_COLOURS[place % len(style.VARIANT_COLOURS)],
+                "color": style.variant_colour(place),
                 "alpha": 0.75,
                 "linewidths": 0,
             }
@@ -375,7 +372,7 @@ def residual_panels(by_variant: By, fit: ScalingFit) -> Figure:
             axes.set_xlabel(label)
         left.set_ylabel("loss over the fit (%)")
         if count > 1:
-            right.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
+            style.legend_beside(right)
         return figure
 
 

@@ -520,7 +520,7 @@ def by_examples(summary: InContextSummary) -> Figure | None:
                 curve = one.curve(functions, x)
                 over = [point.accuracy or point.loss for point in curve]
                 at, means = [p.k for p in curve], [value.mean for value in over]
-                colour = style.VARIANT_COLOURS[place % len(style.VARIANT_COLOURS)]
+                colour = style.variant_colour(place)
                 dash = style.VARIANT_DASHES[place % len(style.VARIANT_DASHES)]
                 label = style.shorten(name, 24)
                 axes.plot(at, means, "o", ls=dash, ms=3, color=colour, label=label, zorder=3)

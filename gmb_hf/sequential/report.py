@@ -264,7 +264,7 @@ def forgetting_bars(summary: RetentionSummary) -> Figure | None:
                     at,
                     [over.mean for over in found],
                     width=0.92 * width,
-                    color=style.VARIANT_COLOURS[place % len(style.VARIANT_COLOURS)],
+                    color=style.variant_colour(place),
                     hatch=style.VARIANT_HATCHES[place % len(style.VARIANT_HATCHES)],
                     edgecolor="#FFFFFF",
                     linewidth=0,
@@ -281,7 +281,7 @@ def forgetting_bars(summary: RetentionSummary) -> Figure | None:
         panels[0].set_title("Forgetting: the best before the last phase against the end")
         panels[1].set_xticks(range(len(tasks)), [style.shorten(task, 18) for task in tasks])
         panels[1].set_xlabel(f"task, in the order of training (then {summary.trained_on[-1]})")
-        panels[0].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
+        style.legend_beside(panels[0])
         return figure
 
 
@@ -334,11 +334,11 @@ def _added(
     """The increases of one variant and task, beside those of the other variants."""
     ours = [one for one in increases if one.task == task]
     at = np.array([one.phase for one in ours]) + (place - (count - 1) / 2) * (0.7 / count)
-    colour = style.VARIANT_COLOURS[place % len(style.VARIANT_COLOURS)]
+    colour = style.variant_colour(place)
     mean = np.array([one.loss.mean for one in ours])
     high = [one.loss.mean if one.loss.t_high is None else one.loss.t_high for one in ours]
     look: dict[str, Any] = {"color": colour, "mec": "#FFFFFF", "mew": 0.5, "ms": 5.5}
-    mark = _MARKERS[place % len(_MARKERS)]
+    mark = style.variant_marker(place)
     for x, one in zip(at, ours, strict=True):
         values = one.loss.values
         beside = [x + 0.12 / count] * len(values)
@@ -347,7 +347,6 @@ def _added(
     axes.errorbar(at, mean, np.array(high) - mean, fmt=mark, label=label, lw=1, zorder=3, **look)
 
 
-_MARKERS = "osD^vPX*"
 _HELD_OUT: dict[str, Any] = {"lw": 1.8}
 _TRAINING: dict[str, Any] = {"lw": 1, "ls": style.DASHED}
 _CHANCE: dict[str, Any] = {"color": style.INK, "lw": 0.8, "ls": (0, (1, 1.5))}
@@ -444,13 +443,13 @@ def _chance_levels(summary: RetentionSummary, measure: str) -> set[float]:
 
 
 def _colour(place: int) -> str:
-    return style.VARIANT_COLOURS[(place - 1) % len(style.VARIANT_COLOURS)]
+    return style.variant_colour(place - 1)
 
 
 def _look(place: int) -> dict[str, Any]:
     """The marks of a task at the ends of phases."""
     line: dict[str, Any] = {"ms": 4.5, "lw": 1, "ls": style.DOTTED}
-    return {"color": _colour(place), "marker": _MARKERS[(place - 1) % len(_MARKERS)], **line}
+    return {"color": _colour(place), "marker": style.variant_marker(place - 1), **line}
 
 
 _COLOURS = LinearSegmentedColormap.from_list("chance", [style.BLUE, "#FFFFFF", style.VERMILION])

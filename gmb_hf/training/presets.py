@@ -220,11 +220,7 @@ def paper() -> RunConfig:
             steps=50_000, checkpoint_every=100, lr=1e-3, weight_decay=1.0, seeds_at_once=8
         ),
         benchmark=DesignSettings.of(
-            w_event=200,
-            horizon=1000,
-            safe_gap=2000,
-            burn_in=500,
-            window_sweep=(400, 500, 600),
+            w_event=200, horizon=1000, safe_gap=2000, burn_in=500, window_sweep=(400, 500, 600)
         ),
         seeds=SeedSettings(explore="0:136", evaluate="1000:1256"),
     )
