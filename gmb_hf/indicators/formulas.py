@@ -499,6 +499,19 @@ def steps_since_memorisation(seen: Observables) -> causal.Values:
     return np.where(np.isfinite(known_from), step - known_from + back, 0.0)
 
 
+# What heads do that copy from a prompt; recorded of in-context tasks alone, whose rows are known to
+# be pairs.
+
+_copying = partial(
+    register_column,
+    source="Olsson et al. (2022), In-context learning and induction heads",
+    family="dynamics",
+    kind="task-aware",
+)
+_copying("prefix_matching", "most attention of a head from an x to the y that followed it before")
+_copying("previous_token", "most attention of a head from a y to the x before it")
+
+
 # Oracles see held-out labels.
 #
 # Restricted and excluded loss know more than that: the algorithm that the network will learn. The

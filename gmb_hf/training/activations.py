@@ -5,6 +5,9 @@ unit and have no gradient by the input. This one reads every token of every row 
 that is asked, by ordinary operations that autograd can follow. It costs a few times as much, so it
 is used at checkpoints and not to train.
 
+Of rows that show pairs x, y and ask again it tells how far the heads do what copying takes, in the
+columns `prefix_matching` and `previous_token` (`CopyingHeads`).
+
 Shapes: S models, n rows, T tokens up to the asked one, d width, h heads, f units of an MLP, V
 vocabulary. Equality with the model's own forward: `tests/training/test_activations.py`.
 """
@@ -20,9 +23,11 @@ from torch import Tensor
 from torch.nn import functional
 
 from gmb_hf.modeling import GrokkingTransformerConfig
+from gmb_hf.tasks.incontext import InContextTask
 from gmb_hf.training import blocks
 from gmb_hf.training.blocks import Weights, normalise, take
 from gmb_hf.training.ensemble import Ensemble, task_data
+from gmb_hf.training.recorders import Checkpoint, Recorder
 
 
 @dataclass
@@ -43,16 +48,19 @@ class Activations:
     logits: Tensor = field(default_factory=lambda: torch.empty(0))
 
 
+def plain_layers(shape: GrokkingTransformerConfig) -> bool:
+    """Whether this forward knows the layers: they have neither mixers nor loops."""
+    return shape.cycles is None and not shape.mixer_windows
+
+
 def shows_activations(ensemble: Ensemble) -> bool:
     """Whether this forward knows the models and their rows: equations, and layers as they stand."""
-    shape = ensemble.shape
-    plain = shape.cycles is None and not shape.mixer_windows
-    return plain and ensemble.task.equation is not None
+    return plain_layers(ensemble.shape) and ensemble.task.equation is not None
 
 
 def asked_rows(ensemble: Ensemble) -> Tensor:
-    """The training rows up to the token that the answer follows, int64 [S, n, T]."""
-    (position,) = ensemble.task.answer_positions
+    """The training rows up to the token that the last answer follows, int64 [S, n, T]."""
+    position = ensemble.task.answer_positions[-1]
     of_seeds = [task_data(ensemble.config.task, seed) for seed in ensemble.seeds]
     rows = [torch.from_numpy(data.input_ids[data.train_index]) for data in of_seeds]
     return torch.stack(rows)[:, :, : position + 1].contiguous().to(ensemble.device)
@@ -131,3 +139,41 @@ def _last(states: Tensor, rows: int) -> Tensor:
     """The last of each row's states, [S, n k, c] -> [S, n, c]."""
     last: Tensor = states.unflatten(1, (rows, -1))[:, :, -1]
     return last
+
+
+class CopyingHeads(Recorder):
+    """How far heads do what copying from a prompt takes, in in-context tasks (Olsson et al. 2022).
+
+    `prefix_matching`: how much the last x of a row attends to the y that followed that x before, in
+    the head that does so most; by it the paper tells induction heads. `previous_token`: how much
+    the y before it attends to its own x, likewise; a later layer finds the x by it. Both are means
+    over the first 128 training rows, the first over those whose last x was seen. No answer is read.
+    """
+
+    ROWS = 128
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self._rows: Tensor | None = None
+        if plain_layers(ensemble.shape) and isinstance(ensemble.task, InContextTask):
+            self._rows = asked_rows(ensemble)[:, : self.ROWS].contiguous()
+            before = self._rows[:, :, 1:-1:2] == self._rows[:, :, -1:]  # at each earlier x
+            self._follows = torch.zeros(self._rows.shape, device=ensemble.device)
+            self._follows[:, :, 2::2] = before.to(self._follows)
+            self._seen = before.any(2).sum(1).clamp(min=1)
+
+    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
+        """Both, [S]; none of another task, or of layers that this forward does not know."""
+        if self._rows is None:
+            return {}
+        to_answer = self._attention(now, self._rows) * self._follows.unsqueeze(2)
+        to_previous = self._attention(now, self._rows[:, :, :-1])[..., -2]
+        return {
+            "prefix_matching": (to_answer.sum((2, 4)) / self._seen.view(-1, 1)).amax((0, 2)),
+            "previous_token": to_previous.mean(2).amax((0, 2)),
+        }
+
+    @staticmethod
+    def _attention(now: Checkpoint, rows: Tensor) -> Tensor:
+        """How much each head attends from the last token of rows to each, [layers, S, n, h, T]."""
+        embedded = embed(now.weights, rows)
+        return torch.stack(forward(now.weights, now.ensemble.shape, embedded).attention)

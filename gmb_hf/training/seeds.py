@@ -72,9 +72,12 @@ DEAR: tuple[type[Recorder], ...] = (
 
 
 def recorders_of(ensemble: Ensemble) -> list[Recorder]:
-    """What the config of an ensemble asks for beside the usual observables, at step 0."""
+    """What the config of an ensemble asks for beside the usual observables, at step 0.
+
+    In-context tasks always have the attention of heads that copy.
+    """
     training = ensemble.config.training
-    found: list[Recorder] = []
+    found: list[Recorder] = [CopyingHeads(ensemble)]
     if training.observables != "usual":
         found += [kind(ensemble) for kind in CHEAP]
     if training.observables == "all":

@@ -5,6 +5,8 @@ import torch
 from training_builders import EQUALS, difference, equations, lively_model, small_config, stacked
 
 from gmb_hf.training import activations
+from gmb_hf.training.ensemble import task_data
+from gmb_hf.training.observables import Observer
 
 SEEDS = (3, 8)
 CASES = {
@@ -64,3 +66,47 @@ def test_its_gradient_by_the_embedding_is_autograds_own():
 def test_it_does_not_claim_to_know_other_layers(model):
     config = small_config(model=model)
     assert not activations.shows_activations(stacked(config, {1: lively_model(config, 1)}))
+
+
+def of_pairs(models, config):
+    """What is recorded of the models with copying heads."""
+    ensemble = stacked(config, models)
+    observer = Observer(ensemble, [activations.CopyingHeads(ensemble)])
+    return observer.measure(*ensemble.gradients(keep_logits=True))
+
+
+@pytest.mark.parametrize("task", ["copy_rule_p11_k5_n60", "linear_p5_k3", "affine_table_p11_k4_n40"])
+def test_copying_heads_by_the_models_own_attention(task):
+    config = small_config(task={"name": task}, model={"layers": 2})
+    models = {seed: lively_model(config, seed) for seed in SEEDS}
+    found = of_pairs(models, config)
+    for index, (seed, model) in enumerate(models.items()):
+        data = task_data(config.task, seed)
+        rows = data.input_ids[data.train_index][: activations.CopyingHeads.ROWS]
+        with torch.no_grad():
+            out = model(input_ids=torch.from_numpy(rows), output_attentions=True)
+        matching, previous = [], []
+        for layer in out.attentions:  # [n, h, T, T]
+            for head in range(layer.shape[1]):
+                shares, own = [], []
+                last = rows.shape[1] - 2
+                for row, pattern in zip(rows, layer[:, head], strict=True):
+                    after = [x + 1 for x in range(1, last, 2) if row[x] == row[last]]
+                    if after:
+                        shares.append(float(pattern[last, after].sum()))
+                    own.append(float(pattern[last - 1, last - 2]))
+                matching.append(sum(shares) / len(shares))
+                previous.append(sum(own) / len(own))
+        assert found["prefix_matching"][index] == pytest.approx(max(matching), abs=1e-6)
+        assert found["previous_token"][index] == pytest.approx(max(previous), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [({"prime": 7}, {}), ({"name": "copy_rule_p11_k5_n60"}, {"sort_window": 2})],
+    ids=["equations", "a mixer"],
+)
+def test_no_copying_heads_where_there_are_none(task, model):
+    config = small_config(task=task, model=model)
+    found = of_pairs({1: lively_model(config, 1)}, config)
+    assert not {"prefix_matching", "previous_token"} & found.keys()
