@@ -37,6 +37,7 @@ from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training import checkpoints, launch
+from gmb_hf.training.activations import CopyingHeads
 from gmb_hf.training.config import ENGINES, RunConfig, config_hash
 from gmb_hf.training.ensemble import Ensemble, adamw, initial_model, model_config, stackable, wanted
 from gmb_hf.training.folder import check_training, finished_seeds, log_paths, refuse_gone
