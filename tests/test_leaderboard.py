@@ -189,6 +189,33 @@ def test_a_registered_indicator_needs_no_scores(typed: Path, tmp_path: Path) -> 
             submit(given.pop("name"), runs=["panel:quick-29"], **given)
 
 
+def test_a_column_of_the_panel_needs_no_scores(
+    typed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The score of the page that every newcomer reads first: one that the panel records."""
+    lock, results = str(tmp_path / "lock.yaml"), str(tmp_path / "results")
+    panel = ["--runs", "panel:quick-29"]
+    assert main(["lock", *panel, "--score", "unembedding_gini", "--out", lock]) == 0
+    judged = ["evaluate", *panel, "--lock", lock, "--out", results, "--no-figures"]
+    assert main(judged) == 0
+    said = ["--author", "A", "--claim", "B", "--code", "https://github.com/ORG/NAME@0123abc"]
+    given = ["--lock", lock, "--results", results, *said, "--out", str(tmp_path)]
+    assert main(["submit", "theirs", *panel, *given]) == 0
+    assert Submission.read(tmp_path / "theirs").files == ("README.md", "lock.yaml", "results.yaml")
+    found = check(tmp_path / "theirs")
+    assert found.faults == () and found.record is not None
+    assert [(one.name, one.kind) for one in found.record.scores] == [
+        ("unembedding_gini", "task-aware")
+    ]
+    log = read_runs(["panel:quick-29"])
+    names = {run: f"mine_{run}" for run in log.runs}
+    runs = pa.array([names[str(run)] for run in log.table["run"].to_pylist()])
+    log.with_rows(log.table.set_column(0, "run", runs)).write(tmp_path / "others.parquet")
+    capsys.readouterr()
+    assert main(["submit", "n", "--runs", str(tmp_path / "others.parquet"), *given]) == 2
+    assert f"not those of panel:quick-29, on which {lock} was made" in capsys.readouterr().err
+
+
 # What differs.
 
 

@@ -237,9 +237,15 @@ def submit(
         raise InputError(f"{lock}: is on panel {home!r}, not {panel!r}; leave out --panel")
     found = FrozenPanel.find(str(home or panel))
     log, retrained = read_runs([str(one) for one in runs]), home is None
+    own = None if retrained else found.read()
+    if own is not None and not set(log.runs) <= set(own.runs):
+        given = " ".join(one_line(str(one)) for one in runs)
+        raise InputError(f"--runs {given}: not those of {PREFIX}{home}, on which {lock} was made")
     files: dict[str, pa.Array] = {}
     about: dict[str, ScoreRecord] = {}
     for indicator, score in third_party(frozen, log, task_aware=task_aware):
+        if own is not None and not score.package and indicator.name in own.observables:
+            continue  # a column of the panel itself, which the check reads there
         about[indicator.name] = score
         files |= _series(indicator, score, frozen, log)
     record = SubmissionRecord.parse(
