@@ -199,11 +199,16 @@ def test_a_column_of_the_panel_needs_no_scores(
     judged = ["evaluate", *panel, "--lock", lock, "--out", results, "--no-figures"]
     assert main(judged) == 0
     said = ["--author", "A", "--claim", "B", "--code", "https://github.com/ORG/NAME@0123abc"]
+    said += ["--paper", "https://arxiv.org/abs/2201.02177"]
     given = ["--lock", lock, "--results", results, *said, "--out", str(tmp_path)]
     assert main(["submit", "theirs", *panel, *given]) == 0
     assert Submission.read(tmp_path / "theirs").files == ("README.md", "lock.yaml", "results.yaml")
+    card = (tmp_path / "theirs" / "README.md").read_text()
+    assert "Code: <https://github.com/ORG/NAME> at 0123abc." in card
+    assert ", <https://arxiv.org/abs/2201.02177>. A submission" in card
     found = check(tmp_path / "theirs")
-    assert found.faults == () and found.record is not None
+    assert found.faults == ()
+    assert found.record is not None
     assert [(one.name, one.kind) for one in found.record.scores] == [
         ("unembedding_gini", "task-aware")
     ]

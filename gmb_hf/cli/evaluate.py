@@ -187,6 +187,12 @@ def evaluate(
         if not force:
             _refuse_others(out, evaluation.results)
         following = show.command("prereg", "init", out="prereg.yaml")
+        if panel is not None and HELD_OUT in panel.parts and not options.design_fields(context):
+            scores = [word for one in score or () for word in ("--score", one)]
+            signed = None if sign == 1 else sign
+            following = show.command(
+                "lock", "--runs", given[0], *scores, sign=signed, out="lock.yaml"
+            )
     paths = publish(evaluation, out, next_command=following, figures=figures)
     if lock is not None:
         paths.append(looks_path(lock))

@@ -431,6 +431,7 @@ def _card(record: SubmissionRecord, lock: Lock, results: Results) -> str:
         "submission",
         header,
         record=record,
+        paper=paper,
         rows=rows,
         budget=budget,
         percent=percent,

@@ -628,6 +628,9 @@ def _files(source: str | Path) -> list[Path]:
             hint = "check the folder and the quotes around it"
             raise InputError.at(path, "no_logs", f"{what}; {hint}")
         return found
+    if str(source).startswith(("panel:", "hf://")):
+        what = "no file; gmb_hf.hub.sources.read_runs reads panels and datasets of the Hub"
+        raise InputError.at(source, "no_such_file", what)
     hint = f"; the folder {path.parent} does not exist either"
     if path.parent.is_dir():
         guess = nearest(path.name, [other.name for other in path.parent.iterdir()])

@@ -66,6 +66,8 @@ def test_what_lies_in_the_folder_is_what_was_frozen(
             rounded = log.panel(column).values.astype(np.float32)
             np.testing.assert_array_equal(held.panel(column).values, rounded)
     whole = read_runs(f"panel:{NAME}")
+    with pytest.raises(InputError, match=f"^panel:{NAME}: no file; gmb_hf.hub.sources.read_runs"):
+        RunLog.read(f"panel:{NAME}")
     assert (len(whole.runs), found.entry.item_count) == (70, 70)
     fields = design_for(whole, None, None)
     assert (fields.seeds_eval, fields.horizon) == (tuple(range(100, 140)), found.design().horizon)
@@ -166,7 +168,10 @@ def test_from_a_lock_to_the_ledger(panel: FrozenPanel, commands: Terminal) -> No
 def test_one_score_without_a_lock_takes_thresholds_from_the_explore_part(
     panel: FrozenPanel, commands: Terminal
 ) -> None:
-    commands.done("evaluate", f"--runs=panel:{NAME}", "--score=embedding_gini", "--no-figures")
+    first = ("evaluate", f"--runs=panel:{NAME}", "--score=embedding_gini", "--no-figures")
+    # The panel has a design: the next step is the lock, unless another event or gap was asked for.
+    lock = f"next    gmb lock --runs panel:{NAME} --score embedding_gini"
+    assert f"{lock} --out lock.yaml" in commands.done(*first)
     results = Results.read("results/results.yaml")
     assert results.summary.n_seeds == 40
     assert results.x_calibration is not None
@@ -180,7 +185,11 @@ def test_one_score_without_a_lock_takes_thresholds_from_the_explore_part(
     other = ("evaluate", f"--runs=panel:{NAME}", "--score=embedding_norm", "--no-figures")
     commands.done(*other, "--out=other")
     assert [one.lock_hash[:8] for one in panel.ledger().locks] == ["no lock:"] * 2
-    assert "2 of 200 have judged its held-out part" in commands.done("panel", "show", NAME)
+    reversed_too = commands.done(*other, "--sign=-1", "--out=reversed")
+    assert "--score embedding_norm --sign -1 --out lock.yaml" in reversed_too
+    of_its_own = commands.done(*first, "--warned-min=.5", "--out=mine")
+    assert "next    gmb prereg init" in of_its_own
+    assert "4 of 200 have judged its held-out part" in commands.done("panel", "show", NAME)
     others = [{"lock_hash": f"{number:064}", "date": "2026-01-01"} for number in range(200)]
     (panel.folder / "looks.yaml").write_text(yaml.safe_dump({"locks": others}))
     message = commands.refused(*other, "--out=worn")
