@@ -140,11 +140,13 @@ def join(
     run_column: RunColumn = "run",
 ) -> None:
     """Scores of the same runs become a column of their log, to be judged like any other."""
+    from gmb_hf.hub.panels import named
     from gmb_hf.hub.sources import read_runs
     from gmb_hf.runs.joining import join_scores
 
     _check_parquet(out)
-    log = read_runs(sources(runs, more_runs), step_column=step_column, run_column=run_column)
+    given = sources(runs, more_runs)
+    log = read_runs(given, step_column=step_column, run_column=run_column)
     joined = join_scores(log, scores, score or ())
     path = joined.write(out)
     new = [name for name in joined.observables if name not in log.observables]
@@ -154,7 +156,11 @@ def join(
         "a score."
     )
     screen.notes(joined.notes)
-    screen.written([path], following=_judging([str(path)], ["METRIC", *new]))
+    following = _judging([str(path)], ["METRIC", *new])
+    if named(given) is not None:  # a panel, whose design says the rest
+        asked = [word for name in new for word in ("--score", name)]
+        following = screen.command("lock", "--runs", path, *asked, out="lock.yaml")
+    screen.written([path], following=following)
 
 
 @app.command("push")

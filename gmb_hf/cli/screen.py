@@ -95,7 +95,7 @@ class _Console(Console):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Where commands print. A file or a pipe, which has no width, gets whole lines.
+    """Where commands print. A file or a pipe, which has no width, gets wide tables.
 
     With `--json` what is printed goes nowhere: the answer is collected as it is said.
     """
@@ -113,13 +113,19 @@ def answered(**found: object) -> None:
     output.current().answer.update(found)
 
 
+def _paragraph(text: Text) -> None:
+    """Folded between words on a terminal; a whole line in a file or a pipe, for grep and diff."""
+    whole = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    console().print(text, soft_wrap=whole)
+
+
 def say(text: str, style: str = "") -> None:
-    """Print a paragraph, folded between words; a dim one explains, and is no answer."""
+    """Print a paragraph; a dim one explains, and is no answer."""
     now = output.current()
     if style != _EXPLAINS:
         now.said.append(one_line(text))
     if style != _EXPLAINS or not now.quiet:
-        console().print(Text(one_line(text), style=style))
+        _paragraph(Text(one_line(text), style=style))
 
 
 def say_whole(label: str, text: str) -> None:
@@ -140,7 +146,7 @@ def notes(texts: Iterable[str]) -> None:
     for text in texts:
         output.current().notes.append(one_line(text))
         if not output.current().quiet:
-            console().print(Text(one_line(f"note: {text}")))
+            _paragraph(Text(one_line(f"note: {text}")))
 
 
 def trackers(given: Sequence[str] | None) -> list[str]:

@@ -138,6 +138,18 @@ class TestTerminals:
             ["empty", "0"],
         ]
 
+    def test_sentences_are_folded_on_a_terminal_and_whole_in_a_pipe(
+        self, small_csv: Path, monkeypatch: pytest.MonkeyPatch
+    ):
+        judging = ("evaluate", "--runs", small_csv, *JUDGING, "--no-figures")
+        sentence = "blind: warned of by the hardest blind alarm of the same cost."
+        lines = gmb(*judging).out.splitlines()
+        assert [len(line) > 160 for line in lines if sentence in line] == [True]
+        monkeypatch.setenv("COLUMNS", "60")
+        out = gmb(*judging, "--out=again").out
+        assert sentence not in out
+        assert sentence in " ".join(out.split())
+
     def test_no_color(self, small_csv: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv("FORCE_COLOR", "1")
         verify = ("crucible", "exposure", "--steps=9", "--batch-size=1", "--probability=.1")

@@ -134,6 +134,16 @@ def test_what_is_missing_or_unknown(panel: FrozenPanel, commands: Terminal) -> N
     assert commands.refused("panel", "build", NAME).startswith(f"panel {NAME!r} is unknown")
 
 
+def test_scores_joined_to_a_panel_are_locked_next(panel: FrozenPanel, commands: Terminal) -> None:
+    log = read_runs(f"panel:{NAME}")
+    scores = log.with_rows(log.table.select(["run", "step", "embedding_gini"]))
+    names = ["run", "step", "mine"]
+    RunLog.from_table(scores.table.rename_columns(names)).write("mine.parquet")
+    joining = ("runs", "join", f"--runs=panel:{NAME}", "--scores=mine.parquet", "--out=j.parquet")
+    said = commands.done(*joining)
+    assert "next    gmb lock --runs j.parquet --score mine --out lock.yaml" in said
+
+
 def test_from_a_lock_to_the_ledger(panel: FrozenPanel, commands: Terminal) -> None:
     commands.done("lock", f"--runs=panel:{NAME}", "--out=lock.yaml")
     judging = ("evaluate", "--lock=lock.yaml", f"--runs=panel:{NAME}", "--no-figures")

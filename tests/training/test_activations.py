@@ -75,7 +75,9 @@ def of_pairs(models, config):
     return observer.measure(*ensemble.gradients(keep_logits=True))
 
 
-@pytest.mark.parametrize("task", ["copy_rule_p11_k5_n60", "linear_p5_k3", "affine_table_p11_k4_n40"])
+@pytest.mark.parametrize(
+    "task", ["copy_rule_p11_k5_n60", "linear_p5_k3", "affine_table_p11_k4_n40"]
+)
 def test_copying_heads_by_the_models_own_attention(task):
     config = small_config(task={"name": task}, model={"layers": 2})
     models = {seed: lively_model(config, seed) for seed in SEEDS}
