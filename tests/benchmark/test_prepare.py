@@ -225,6 +225,8 @@ class TestAvailable:
             "correction_rate",
             "crucible_margin_q10",
             "crucible_train_margin_q10",
+            "prefix_matching",
+            "previous_token",
             "self_consistency_disagreement",
         }
         looped = {name for name in names() if get(name).family == "hierarchical_convergence"}

@@ -13,6 +13,7 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import seeds as chosen
 from gmb_hf.training import seeds as training
 from gmb_hf.training import spectra
+from gmb_hf.training.activations import CopyingHeads
 from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.observables import Observer, ResidueWaves, fourier_basis
 from gmb_hf.training.recorders import Recorder, Seldom
@@ -73,9 +74,9 @@ def test_what_is_recorded_is_chosen_by_the_config():
         config = small_config(training={"observables": observables})
         return [type(one) for one in recorders_of(Ensemble(config, [3]))]
 
-    assert kinds("usual") == []
-    assert kinds("published") == list(chosen.CHEAP)
-    assert kinds("all") == [*chosen.CHEAP, *(Seldom for _ in chosen.DEAR)]
+    assert kinds("usual") == [CopyingHeads]
+    assert kinds("published") == [CopyingHeads, *chosen.CHEAP]
+    assert kinds("all") == [CopyingHeads, *chosen.CHEAP, *(Seldom for _ in chosen.DEAR)]
 
 
 def parts(weights):
