@@ -39,7 +39,7 @@ _STYLES = {
 }
 _FIRST_FILES = ("report.md", "report.html", "first_alarm.png", "label_summary.png", "results.yaml")
 _MOST_FILES = 6
-_MOST_SCORES = {"monitor": 10, "undeclared": 10, "oracle": 3, "control": 3}
+_MOST_SCORES = {"monitor": 10, "task": 6, "undeclared": 10, "oracle": 3, "control": 3}
 _MOST_EXPLORED = 20
 _EXPLAINS = "dim"  # how what explains a table is shown
 _WIDE = 160

@@ -29,7 +29,7 @@ from gmb_hf.hub.datasets import LICENSE
 from gmb_hf.report.answer import RUNS, answer, label_of
 from gmb_hf.report.curves import grokking_curves
 from gmb_hf.report.figures import draw
-from gmb_hf.report.report import headline_table
+from gmb_hf.report.report import headline_tables
 from gmb_hf.report.style import save_figure
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.runlog import RunLog
@@ -364,7 +364,7 @@ def write_model_card(
         saved=saved,
         place=place,
         pictures={path.stem: path.name for path in written},
-        verdicts=None if found is None else headline_table(found, found.ranked).md(),
+        verdicts=None if found is None else headline_tables(found, found.ranked),
         panel=None if results is None else _runs_of(results),
         every_verdict=every_verdict,
         by_runs=found is not None and found.budget is not None,

@@ -35,11 +35,15 @@ from gmb_hf.tables import follow
 
 GROUPS = {
     "monitor": "Sees no test labels: a monitor",
+    "task": "Sees no test labels, but knows the task: a monitor of this task alone",
     "undeclared": "Not declared whether it sees test labels",
     "oracle": "Sees test labels: an oracle, shown for comparison",
     "control": "Controls: what any monitor must beat",
 }
-"""The groups that indicators are shown in, in this order."""
+"""The groups that indicators are shown in, in this order; they are not ranked together."""
+
+MONITORS = ("monitor", "task", "undeclared")
+"""Those that are no oracles and no controls."""
 
 REASONS = {
     "compat_protocol": "repeats the published computation",
@@ -89,7 +93,8 @@ def reason(code: str) -> str:
 
 def group_of(item: IndicatorRecord) -> str:
     """The key in `GROUPS` that an indicator belongs to."""
-    return item.group
+    aware = item.group == "monitor" and kind_of(item) == "task-aware"
+    return "task" if aware else item.group
 
 
 def kind_of(item: IndicatorRecord) -> str:
@@ -170,7 +175,7 @@ class Answer:
     @property
     def subject(self) -> tuple[IndicatorRecord, ...]:
         """What there is to speak about: oracles or controls only where there is nothing else."""
-        monitors = tuple(i for i in self.ranked if group_of(i) in ("monitor", "undeclared"))
+        monitors = tuple(i for i in self.ranked if group_of(i) in MONITORS)
         return monitors or self.group("oracle") or self.ranked
 
     @property

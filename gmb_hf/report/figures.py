@@ -33,6 +33,7 @@ from gmb_hf.report import style
 from gmb_hf.report.answer import (
     BLIND_ALARM,
     GROUPS,
+    MONITORS,
     RUNS,
     Answer,
     answer,
@@ -56,6 +57,7 @@ from gmb_hf.report.style import (
     INK,
     MUTED,
     ORANGE,
+    PURPLE,
     RULE,
     SKY,
     VERMILION,
@@ -225,9 +227,10 @@ def _fpr_keys(items: Sequence[IndicatorRecord], eps: float, cap: bool) -> list[A
 _FIRST_WIDTH, _FIRST_HEAD, _FIRST_FOOT, _FIRST_ROW = 7.4, 1.02, 0.42, 0.225
 _FIRST_RIGHT, _WARNED, _BLIND = 0.86, 0.38, 0.74  # the two columns of numbers
 _MISSED, _EDGE = "#DCDCDC", "#B9B9B9"
-_FIRST_MOST = {"monitor": 14, "undeclared": 14, "oracle": 4, "control": 4}
+_FIRST_MOST = {"monitor": 10, "task": 6, "undeclared": 14, "oracle": 4, "control": 4}
 _FIRST_HEADINGS = {
     "monitor": "Scores that see no test labels",
+    "task": "Scores that see no test labels, but know the task",
     "undeclared": "Scores, not declared whether they see test labels",
     "oracle": "Oracles: they see test labels",
     "control": "Blind alarms, calibrated alike",
@@ -382,7 +385,7 @@ def _draw_outcomes(axes: Axes, row: int, bar: _Bar) -> None:
     # Why it may not, where there is room for it.
     end = shares["timely"] + shares["early"] + shares["missed"]
     codes = reasons_of(bar.item)
-    if codes and shares["missed"] > 36 and group_of(bar.item) in ("monitor", "undeclared"):
+    if codes and shares["missed"] > 36 and group_of(bar.item) in MONITORS:
         axes.text(end - 1.2, row, reason(codes[0]), ha="right", **small)
     blind = hardest(at)
     if blind is not None:
@@ -396,6 +399,7 @@ def _draw_outcomes(axes: Axes, row: int, bar: _Bar) -> None:
 
 _GROUP_KEYS = {
     "monitor": (BLUE, "sees no test labels"),
+    "task": (PURPLE, "knows the task"),
     "undeclared": (SKY, "not declared"),
     "oracle": (ORANGE, "sees test labels"),
     "control": ("#8C8C8C", "control"),

@@ -45,7 +45,7 @@ from gmb_hf.report.tables import (
     verdict_table,
     write_tables,
 )
-from gmb_hf.tables import Table, follow
+from gmb_hf.tables import follow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,7 +93,7 @@ def render_report(
         title=f"Which scores may raise an alarm: {escape.markdown(results.meta.run_id)}",
         answer=found,
         headline=len(headline),
-        verdicts=headline_table(found, headline).md(),
+        verdicts=headline_tables(found, headline),
         windows=windows if windows.beside else None,
         budget=None if found.budget is None else in_words(found.budget),
         memorised=any(item.name == MEMORISATION for item in results.indicators),
@@ -146,11 +146,23 @@ def render_report(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def headline_table(found: Answer, items: Sequence[IndicatorRecord]) -> Table:
-    """The verdicts on these scores in the view of the answer: by runs, or by windows."""
-    if found.budget is None:
-        return verdict_table(items, found.target)
-    return runs_table(items, found.budget)
+def headline_tables(found: Answer, items: Sequence[IndicatorRecord]) -> str:
+    """The verdicts on these scores in the view of the answer, by runs or by windows, as Markdown.
+
+    What may not be ranked together is in tables of its own, each under its heading.
+    """
+    tables = {}
+    for name, heading in GROUPS.items():
+        members = [item for item in found.group(name) if item in items]
+        if not members:
+            continue
+        if found.budget is None:
+            tables[heading] = verdict_table(members, found.target).md()
+        else:
+            tables[heading] = runs_table(members, found.budget).md()
+    if len(tables) == 1:
+        return "".join(tables.values())
+    return "\n".join(f"*{heading}*\n\n{table}" for heading, table in tables.items())
 
 
 # Everything that an evaluation leaves: results.yaml, tables/, figures/, report.md and report.html.

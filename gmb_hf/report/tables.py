@@ -24,7 +24,6 @@ from gmb_hf.design.power import in_words, runs_needed
 from gmb_hf.escape import number, p_value, percent, steps, yes_no
 from gmb_hf.report.answer import (
     ends,
-    group_of,
     hardest,
     primary_budget,
     reason,
@@ -149,7 +148,7 @@ def first_alarm(results: Results) -> Table:
         Column("budget_met", yes_no, "c", take="at.met"),
         Column("threshold", _threshold, take="at.threshold"),
         *_COUNTS,
-        Column("group", take=lambda row: group_of(row.item)),
+        Column("group", take="item.group"),
         Column("reasons", take=lambda row: "; ".join(map(reason, row.first.reasons))),
         Column("label_by_windows", take="item.label"),
     )
