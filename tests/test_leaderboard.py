@@ -361,6 +361,8 @@ def test_a_card_that_is_none(folder: Path, fields: dict[str, Any], message: str)
 def test_no_submission(tmp_path: Path, folder: Path) -> None:
     with pytest.raises(InputError, match=r"is no submission: it has no README.md; gmb submit"):
         check(tmp_path)
+    with pytest.raises(InputError, match=rf"it has no README.md; name one in it: {NAME}$"):
+        check(folder.parent)
     (tmp_path / "README.md").write_text("---\na: b\n---\n")
     with pytest.raises(InputError, match="its header has no gmb_submission"):
         check(tmp_path)

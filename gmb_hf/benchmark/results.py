@@ -299,13 +299,16 @@ class Results(OpenSection):
 
     @classmethod
     def read(cls, path: str | Path) -> Self:
-        """Read a results file, ours or anybody's.
+        """Read a results file, ours or anybody's, or the one in a folder of results.
 
         Raises:
             InputError: it does not match the schema; the path of each fault is named, and the
                 version that wrote it where that is another one.
         """
-        twin = _read_twin(Path(path))
+        path = Path(path)
+        if path.is_dir():
+            path /= "results.yaml"
+        twin = _read_twin(path)
         if twin is not None:
             with contextlib.suppress(ValidationError):
                 return cls.model_validate(twin)

@@ -152,7 +152,9 @@ class Submission:
         """
         place = Path(folder)
         if not (place / CARD).is_file():
-            raise InputError(f"{place}: is no submission: it has no {CARD}; gmb submit makes one")
+            inside = sorted(card.parent.name for card in place.glob(f"*/{CARD}"))
+            what = f"name one in it: {first_of(inside)}" if inside else "gmb submit makes one"
+            raise InputError(f"{place}: is no submission: it has no {CARD}; {what}")
         card = Card.read(place)
         if KEY not in card.header:
             raise InputError(f"{card.where}: is no submission: its header has no {KEY}")
@@ -367,8 +369,7 @@ def read_columns(lock: Lock) -> list[str]:
 
 
 def _results(path: str | Path) -> Results:
-    place = Path(path)
-    found = Results.read(place / RESULTS if place.is_dir() else place)
+    found = Results.read(path)
     found.check_seal(str(path))
     if primary_budget(found) is None:
         raise InputError(f"{path}: has no first alarms by runs; judge by protocol strict")

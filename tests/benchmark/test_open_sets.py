@@ -66,6 +66,7 @@ def test_every_place_has_a_null_that_is_registered(coin: None, tmp_path: Path) -
         calibration=CalibrationRecord(method="cross_run"),
     )
     read = Results.read(results.write(tmp_path / "results.yaml"))
+    assert Results.read(tmp_path) == read
     assert read.indicators[0].layer_C.at(0.05).nulls == point.nulls
     assert null_paths(read.plain()["indicators"][0]["layer_C"]) == null_paths(
         results.plain()["indicators"][0]["layer_C"]
