@@ -227,6 +227,7 @@ def _fpr_keys(items: Sequence[IndicatorRecord], eps: float, cap: bool) -> list[A
 _FIRST_WIDTH, _FIRST_HEAD, _FIRST_FOOT, _FIRST_ROW = 7.4, 1.02, 0.42, 0.225
 _FIRST_RIGHT, _WARNED, _BLIND = 0.86, 0.38, 0.74  # the two columns of numbers
 _MISSED, _EDGE = "#DCDCDC", "#B9B9B9"
+_FALSE_SHOWN = 40.0  # of 100 runs
 _FIRST_MOST = {"monitor": 10, "task": 6, "undeclared": 14, "oracle": 4, "control": 4}
 _FIRST_HEADINGS = {
     "monitor": "Scores that see no test labels",
@@ -307,7 +308,8 @@ def first_alarm(found: Answer, *, subtitle: str) -> Figure:
     place = (left / _FIRST_WIDTH, _FIRST_FOOT / height, across / _FIRST_WIDTH, body / height)
     axes = figure.add_axes(place, ylim=(count - 0.5, -0.5))
     falsely = max((bar.shares["false"] for bar in bars), default=0.0)
-    low = -min(100.0, max(10.0, 150 * budget, 1.08 * falsely))
+    # What alarms falsely in most runs leaves room for the others: its bar is cut, with its number.
+    low = -max(10.0, 150 * budget, min(_FALSE_SHOWN, 1.08 * falsely))
     axes.set_xlim(low, 100.4)
     row = 0
     for name, members in groups.items():
@@ -382,6 +384,9 @@ def _draw_outcomes(axes: Axes, row: int, bar: _Bar) -> None:
     if at.answer == "ABSTAIN":
         axes.text(1.2, row, "abstains: too few calibration runs", **small)
         return
+    cut = float(axes.get_xlim()[0])
+    if shares["false"] > -cut:
+        axes.text(cut + 0.8, row, f"‹ {shares['false']:.0f}", **{**small, "color": _WHITE})
     # Why it may not, where there is room for it.
     end = shares["timely"] + shares["early"] + shares["missed"]
     codes = reasons_of(bar.item)

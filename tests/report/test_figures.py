@@ -288,6 +288,27 @@ def test_first_alarms_without_events_or_without_other_runs(how: dict[str, int]) 
     assert ("–" in texts(figure)) is ("n_events" in how)
 
 
+def test_a_bar_of_false_alarms_in_most_runs_is_cut_and_says_its_number() -> None:
+    found = results(["csd_lag1", "csd_variance", "clock"])
+    first = found.indicators[0].x_first_alarm
+    assert first is not None
+    at = first.at(0.05)
+    runs = at.n_events + at.n_event_free
+    falsely = {"n_timely": 0, "n_early": 0, "n_missed": 0, "n_false_before_event": at.n_events}
+    points = [
+        point.model_copy(update=falsely) if point is at else point for point in first.at_budget
+    ]
+    worst = found.indicators[0].model_copy(
+        update={"x_first_alarm": first.model_copy(update={"at_budget": tuple(points)})}
+    )
+    figure = drawn(found.model_copy(update={"indicators": (worst, *found.indicators[1:])}))
+    share = 100 * (at.n_events + at.n_event_free_false) / runs
+    assert share > 40
+    assert f"‹ {share:.0f}" in texts(figure)
+    assert figure.axes[0].get_xlim()[0] == -40
+    assert not any(text.startswith("‹") for text in texts(drawn(found)))
+
+
 def test_the_summary_groups_scores_and_keeps_controls_last() -> None:
     found = results()
     said = answer(found, by_windows=True)
