@@ -154,8 +154,11 @@ def test_the_slow_gradient_is_a_moving_average_over_steps():
         np.testing.assert_allclose(shown.found["slow_gradient_norm"], norms[-1], rtol=1e-9)
 
 
-def test_the_hessian_is_autograds():
-    shown = Shown(Hessian, model={"activation": "gelu_new"})
+@pytest.mark.parametrize("activation", ["relu", "gelu_new"])
+def test_the_hessian_is_autograds(activation):
+    # So many units on so many rows that a ReLU turns within any step that is not short.
+    sizes = {"width": 32, "mlp_width": 64}
+    shown = Shown(Hessian, model={"activation": activation, **sizes}, task={"prime": 13})
     generator = torch.Generator().manual_seed(0)
     size = len(flat_weights(shown.models[3]))
     signs = torch.randint(2, (measures.TRACE_PROBES, size), generator=generator)
