@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from benchmarks.harness import Line, side
 from benchmarks.laws import LAWS, noise, raised
 from gmb_hf.benchmark.calibration import Judgement, spec_threshold
-from gmb_hf.benchmark.diagnostics import diagnose
 from gmb_hf.benchmark.nulls import reach, risk_set_chances, uniform_draws
-from gmb_hf.benchmark.operationality import layer_b
+from gmb_hf.benchmark.operationality import diagnose, layer_b
 from gmb_hf.benchmark.ranking import layer_a
 from gmb_hf.benchmark.scores import NegativeScores, Scores
 from gmb_hf.benchmark.utility import layer_c

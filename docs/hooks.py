@@ -282,7 +282,7 @@ def commands() -> str:
     """Every command with its arguments and options, as `--help` shows them."""
     from typer.main import get_command
 
-    from gmb_hf.cli.app import build
+    from gmb_hf.cli import build
 
     lines = [
         "# Commands",

@@ -18,7 +18,7 @@ from gmb_hf.design.design import Design
 from gmb_hf.documents import parse_yaml
 from gmb_hf.errors import InputError
 from gmb_hf.files import parse_json
-from gmb_hf.runs.follow import GrowingRows, Line
+from gmb_hf.monitor.follow import GrowingRows, Line
 from gmb_hf.runs.runlog import RunLog
 
 pytest.importorskip("tensorboard", reason="needs the extra `tensorboard`")

@@ -40,8 +40,7 @@ from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Design, RunLog, preset
 from gmb_hf.benchmark.records import Label
-from gmb_hf.cli import main
-from gmb_hf.cli.app import command
+from gmb_hf.cli import command, main
 from gmb_hf.design.design import EVENT_TYPES
 from gmb_hf.documents import parse_yaml
 from gmb_hf.files import parse_json

@@ -16,8 +16,14 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from gmb_hf.benchmark.diagnostics import DiagnosticsRecord, effective_support, tie_dominance
-from gmb_hf.benchmark.operationality import AchievedRecord, FloorRecord, LayerBRecord
+from gmb_hf.benchmark.operationality import (
+    AchievedRecord,
+    DiagnosticsRecord,
+    FloorRecord,
+    LayerBRecord,
+    effective_support,
+    tie_dominance,
+)
 from gmb_hf.benchmark.prepare import namesakes, resolve
 from gmb_hf.benchmark.ranking import LayerARecord
 from gmb_hf.benchmark.records import INCONCLUSIVE, RANK_ONLY, Label

@@ -18,12 +18,13 @@ from pydantic import Field
 
 from gmb_hf import escape
 from gmb_hf.benchmark.calibration import Judgement, runs_to_cross_fit
-from gmb_hf.benchmark.diagnostics import DiagnosticsRecord, diagnose
 from gmb_hf.benchmark.first_alarm import OtherEventRecord
 from gmb_hf.benchmark.operationality import (
     AchievedRecord,
+    DiagnosticsRecord,
     LayerBRecord,
     bootstrap_rate,
+    diagnose,
     layer_b,
     run_rates,
 )

@@ -107,8 +107,8 @@ def push(
     private: Annotated[bool, option("Make new Spaces private.", "--private")] = False,
 ) -> None:
     """Publish each module as a Space, from which `evaluate.load("ORG/NAME")` loads it."""
-    from gmb_hf.hub.client import push_space
     from gmb_hf.metrics import module, names
+    from gmb_hf.repositories import push_space
 
     modules = [module(one) for one in name or names()]
     for one in modules:

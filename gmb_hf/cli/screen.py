@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gmb_hf.benchmark.locking import Explored
     from gmb_hf.benchmark.results import Results
     from gmb_hf.benchmark.verdict import IndicatorRecord
-    from gmb_hf.hub.client import Pushed
+    from gmb_hf.repositories import Pushed
 
 _STYLES = {
     "SUPPORTED_FOR_ALARM": "bold green",

@@ -14,8 +14,7 @@ from gmb_hf.benchmark.results import PublishedRecord
 from gmb_hf.design.lock import Lock, LooksFile, Publication
 from gmb_hf.documents import dump_yaml, load_yaml
 from gmb_hf.errors import InputError
-from gmb_hf.hub.client import Pushed, publish
-from gmb_hf.repositories import Address, pull
+from gmb_hf.repositories import Address, Pushed, publish, pull
 
 
 def publish_lock(path: str | Path, repo_id: str, *, private: bool = False) -> Pushed:

@@ -24,13 +24,13 @@ from gmb_hf.errors import InputError, choose
 from gmb_hf.files import read_json, whole_folder, write_text
 from gmb_hf.fingerprints import ContentHash
 from gmb_hf.hub.cards import CARD, KEY, Card, CardFingerprint, render_card
-from gmb_hf.hub.client import Pushed, publish
 from gmb_hf.hub.datasets import LICENSE
 from gmb_hf.report.answer import RUNS, answer, label_of
 from gmb_hf.report.curves import grokking_curves
 from gmb_hf.report.figures import draw
 from gmb_hf.report.report import headline_tables
 from gmb_hf.report.style import save_figure
+from gmb_hf.repositories import Pushed, publish
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.runlog import RunLog
 

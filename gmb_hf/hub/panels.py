@@ -44,7 +44,7 @@ from gmb_hf.hub.cards import (
     render_card,
     verify,
 )
-from gmb_hf.hub.client import Pushed, publish
+from gmb_hf.repositories import Pushed, publish
 from gmb_hf.runs.metadata import EXTERNAL, hub_sources, with_hub_runs
 from gmb_hf.runs.readers import Sources
 from gmb_hf.runs.runlog import RunLog

@@ -17,9 +17,8 @@ import pyarrow.parquet as pq
 from gmb_hf.design.design import Design
 from gmb_hf.errors import InputError, choose, first_of
 from gmb_hf.hub.cards import CARD, HERE, KEY, Card, CardFingerprint, refuse_unfrozen, verify
-from gmb_hf.hub.client import Pushed, has_repository, publish
 from gmb_hf.hub.panels import HELD_OUT, PREFIX, FrozenPanel, panel_of
-from gmb_hf.repositories import Address, pull
+from gmb_hf.repositories import Address, Pushed, has_repository, publish, pull
 from gmb_hf.runs.metadata import DIFFERS, hub_entry, with_hub_runs
 from gmb_hf.runs.runlog import RunLog
 

@@ -9,7 +9,7 @@ import pytest
 from score_builders import design, judged, noise_scores, scores_of
 
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.diagnostics import (
+from gmb_hf.benchmark.operationality import (
     autocorrelation_time,
     diagnose,
     effective_sample_size,

@@ -9,8 +9,7 @@ import pytest
 from command_line import gmb, refused
 
 import gmb_hf
-from gmb_hf import Design
-from gmb_hf.cli import app
+from gmb_hf import Design, cli
 from gmb_hf.indicators.catalogue import get, names
 from gmb_hf.tasks.shards import export_shards, read_shard
 
@@ -36,7 +35,7 @@ class TestHelp:
 
     def test_every_option_says_what_it_is(self):
         """Which options there are is frozen in `tests/golden/expected/help.txt`."""
-        left, seen = [((), app.command([]))], 0
+        left, seen = [((), cli.command([]))], 0
         while left:
             path, command = left.pop()
             left += [((*path, name), one) for name, one in getattr(command, "commands", {}).items()]

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from command_line import FEW_DRAWS, gmb
 
-from gmb_hf.cli import app, main, output
+from gmb_hf import cli
+from gmb_hf.cli import main, output
 from gmb_hf.training.launch import Bar
 
 JUDGING = ("--score=embedding_gini", "--horizon=100", "--safe-gap=200", "--jump=0.2", *FEW_DRAWS)
@@ -75,7 +76,7 @@ class TestJson:
         assert found["verification"]["faults"] == ["run 'b' has one checkpoint, at step 0"]
 
     def test_every_command_has_it(self):
-        left = [((), app.command([]))]
+        left = [((), cli.command([]))]
         while left:
             path, command = left.pop()
             inside = getattr(command, "commands", None)
@@ -118,7 +119,7 @@ class TestTerminals:
             text = gmb(*words, "--help").out
             assert "…" not in text
             assert all(len(line) <= width for line in text.splitlines() if "--" not in line)
-            parser = app.command(words)
+            parser = cli.command(words)
             for word in words:
                 parser = parser.commands[word]
             for one in parser.params:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gmb_hf.errors import InputError
-from gmb_hf.runs.follow import Checkpoint, GrowingFile, GrowingRows, Line
+from gmb_hf.monitor.follow import Checkpoint, GrowingFile, GrowingRows, Line
 
 
 def texts(lines: list[Line]) -> list[str]:
