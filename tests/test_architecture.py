@@ -355,7 +355,7 @@ class TestNumbers:
         every = done.stderr.splitlines()[-1].split()
         assert not {*every} & {*EXTRAS, "matplotlib.pyplot"}  # the base installation judges
         loaded = [name for name in every if name.split(".")[0] == PACKAGE]
-        assert len(loaded) <= 73, f"{len(loaded)}: {' '.join(sorted(loaded))}"
+        assert len(loaded) <= 71, f"{len(loaded)}: {' '.join(sorted(loaded))}"
 
 
 @pytest.mark.parametrize(
