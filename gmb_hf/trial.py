@@ -50,7 +50,6 @@ from gmb_hf.report import style
 from gmb_hf.report.answer import KINDS, RULE, hardest, kind_of, primary_budget
 from gmb_hf.report.report import publish
 from gmb_hf.report.sheet import template
-from gmb_hf.report.style import save_figure
 from gmb_hf.report.tables import FALSELY_ALARMED, WARNED
 from gmb_hf.tables import Column, Table
 
@@ -133,7 +132,7 @@ def trial(
         rows, chosen, transfers, asks={name: panel.record.asks for name, panel in found.items()}
     )
     paths = [write_text(folder / "report.md", page)]
-    paths += save_figure(signals_by_panels(rows, chosen), folder / "figures" / "trial")
+    paths += style.save_figure(signals_by_panels(rows, chosen), folder / "figures" / "trial")
     for table in (trial_table(rows), transfer_table(transfers)):
         paths += table.write(folder / "tables")
     return Trial(chosen, tuple(rows), tuple(transfers), tuple(paths))

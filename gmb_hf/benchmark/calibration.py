@@ -112,13 +112,14 @@ def calibrate(
     leave-one-run-out up to 40 runs, 10 folds above.
     """
     n_runs, rule = len(evaluation.counts), RULES[protocol]
-    source = evaluation if calibration is None else calibration
-    deployed = {target: rule(source, target) for target in targets}
-    if calibration is not None:
-        return _constant("explore", deployed, n_runs, calibration.n_runs)
-    if protocol == "strict" or cross_fit:
-        return _cross_fit(rule, deployed, evaluation)
-    return _constant("in_sample", deployed, n_runs, evaluation.n_runs)
+
+    def found(negatives: NegativeScores) -> tuple[dict[float, float], int]:
+        return {target: rule(negatives, target) for target in targets}, negatives.n_runs
+
+    deployed, known = found(evaluation if calibration is None else calibration)
+    if calibration is None and (protocol == "strict" or cross_fit):
+        return _cross_fit(deployed, n_runs, lambda rows: found(evaluation.select(rows)))
+    return _constant("in_sample" if calibration is None else "explore", deployed, n_runs, known)
 
 
 def folds(n_runs: int) -> NDArray[np.int64]:
@@ -141,17 +142,19 @@ def _constant(
 
 
 def _cross_fit(
-    rule: Rule, deployed: Mapping[float, float], evaluation: NegativeScores
+    deployed: Mapping[float, float],
+    n_runs: int,
+    of_runs: Callable[[NDArray[np.intp]], tuple[Mapping[float, float], int]],
 ) -> Calibration:
-    fold = folds(len(evaluation.counts))
-    thresholds = {target: np.full(len(fold), math.inf) for target in deployed}
-    fewest = evaluation.n_runs
+    """Each fold by the runs outside it: `of_runs` finds thresholds, and on how many runs."""
+    fold, known = folds(n_runs), []
+    thresholds = {target: np.full(n_runs, math.inf) for target in deployed}
     for held_out in range(int(fold.max(initial=-1)) + 1):
-        others = evaluation.select(np.flatnonzero(fold != held_out))
-        fewest = min(fewest, others.n_runs)
-        for target, values in thresholds.items():
-            values[fold == held_out] = rule(others, target)
-    return Calibration("cross_run", thresholds, dict(deployed), fewest)
+        found, count = of_runs(np.flatnonzero(fold != held_out))
+        known.append(count)
+        for target, tau in found.items():
+            thresholds[target][fold == held_out] = tau
+    return Calibration("cross_run", thresholds, dict(deployed), min(known, default=0))
 
 
 # The first alarm: a budget of runs, whose threshold lies among the runs' greatest negative scores.
@@ -199,20 +202,14 @@ def calibrate_runs(
     As in `calibrate`: those of calibration runs, else cross-fitted over the evaluation runs.
     `evaluation` and `calibration` are `run_maxima`.
     """
-    n_runs = len(evaluation)
-    source = evaluation if calibration is None else calibration
-    deployed = run_thresholds(source, design)
-    known = int((~np.isnan(source)).sum())
-    if calibration is not None:
-        return _constant("explore", deployed, n_runs, known)
-    fold = folds(n_runs)
-    thresholds = {budget: np.full(n_runs, math.inf) for budget in deployed}
-    for held_out in range(int(fold.max(initial=-1)) + 1):
-        others = evaluation[fold != held_out]
-        known = min(known, int((~np.isnan(others)).sum()))
-        for budget, tau in run_thresholds(others, design).items():
-            thresholds[budget][fold == held_out] = tau
-    return Calibration("cross_run", thresholds, deployed, known)
+
+    def found(maxima: NDArray[np.float64]) -> tuple[dict[float, float], int]:
+        return run_thresholds(maxima, design), int((~np.isnan(maxima)).sum())
+
+    deployed, known = found(evaluation if calibration is None else calibration)
+    if calibration is None:
+        return _cross_fit(deployed, len(evaluation), lambda rows: found(evaluation[rows]))
+    return _constant("explore", deployed, len(evaluation), known)
 
 
 # What every layer takes: scores to judge, how to calibrate them, and the design.

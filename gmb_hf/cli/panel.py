@@ -59,8 +59,7 @@ def list_() -> None:
 @app.command()
 def show(name: Name) -> None:
     """What a panel holds, how its runs grok, and who has looked at it."""
-    from gmb_hf.benchmark.curve_shape import CURVES
-    from gmb_hf.hub.panels import HELD_OUT, FrozenPanel
+    from gmb_hf.hub.panels import CURVES, HELD_OUT, FrozenPanel
 
     panel = FrozenPanel.find(name)
     design, record = panel.design(), panel.record
