@@ -70,7 +70,7 @@ _register_variance_explosion("weight")
 
 _dynamics(
     "curvature",
-    "curvature of the training loss along its gradient",
+    "curvature of the training loss along its gradient, over a finite step",
     "Cohen et al. (2021), Gradient descent typically occurs at the edge of stability, ICLR",
 )
 # The logarithm, so that a preregistered smoothing averages orders of magnitude.
