@@ -6,6 +6,7 @@ warning is printed and kept, and becomes a refusal on request.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import re
@@ -489,9 +490,10 @@ def _budgets(design: Design, runs: int, explored: int | None) -> Iterator[Findin
 
 
 def run_budgets(design: Design, runs: int) -> Iterator[Finding]:
-    """Budgets of runs without a finite threshold, and one whose bound is more than twice of it.
+    """Budgets of runs without a finite threshold, and what one threshold hangs on.
 
-    Each of the `runs` of explore has negative windows.
+    The latter is a bound of more than twice the primary budget, or a single run that sets it. Each
+    of the `runs` of explore has negative windows.
     """
     rule = design.calibration
     lost = [budget for budget in design.run_budgets if promise(budget, runs, rule).rank is None]
@@ -514,6 +516,14 @@ def run_budgets(design: Design, runs: int) -> Iterator[Finding]:
             f"sure of a rate of at most {found.upper:.2g} only; {runs_to_bound(primary, rule)} "
             "keep that within twice the budget, and x_calibration: conditional within the budget "
             f"itself, from {runs_to_promise(primary, 'conditional')} on",
+        )
+    elif found.rank == runs:
+        more = next(n for n in itertools.count(runs) if promise(primary, n, rule).rank != n)
+        yield warning(
+            "one_run_threshold",
+            f"with {runs} explore runs the threshold of first alarms at x_primary_run_budget "
+            f"{primary:g} is the largest score that any of them had before its event: one run "
+            f"decides how many events it warns of; from {more} on it is the second largest",
         )
 
 

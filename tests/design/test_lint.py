@@ -78,6 +78,7 @@ def test_a_sound_design_has_no_finding() -> None:
         ),
         ("few_runs_for_run_budget", "warning", {"calibration": "conditional"}, SOME_RUNS),
         ("thin_run_budget", "warning", {}, {"n_explore_with_negatives": 21}),
+        ("one_run_threshold", "warning", {}, {"n_explore_with_negatives": 38}),
         ("run_groups_exceed_runs", "error", {}, {"n_eval": 4}),
         ("few_null_draws", "error", {"null_draws": 18}, {}),
         ("few_null_draws", "error", {"null_draws": 578}, {"n_candidates": 29}),
@@ -153,4 +154,13 @@ def test_a_budget_of_runs_says_which_field_and_how_many_runs() -> None:
     )
     thin = found(sound(), n_explore_with_negatives=20)["thin_run_budget"].message
     assert "x_primary_run_budget 0.05 is 90% sure of a rate of at most 0.11 only; 22 keep" in thin
-    assert not {"few_runs_for_run_budget", "thin_run_budget"} & found(sound()).keys()
+    one = found(sound(), n_explore_with_negatives=22)
+    assert "thin_run_budget" not in one
+    assert one["one_run_threshold"].message == (
+        "with 22 explore runs the threshold of first alarms at x_primary_run_budget 0.05 is the "
+        "largest score that any of them had before its event: one run decides how many events it "
+        "warns of; from 39 on it is the second largest"
+    )
+    assert "one_run_threshold" not in found(sound(), n_explore_with_negatives=39)
+    of_runs = {"few_runs_for_run_budget", "thin_run_budget", "one_run_threshold"}
+    assert not of_runs & found(sound()).keys()
