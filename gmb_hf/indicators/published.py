@@ -141,7 +141,10 @@ _SLOWING = f"{_BENFIELD}; after Scheffer et al. (2009); see csd_autocorrelation,
 
 
 def _variance_ratio(x: causal.Values, width: int) -> causal.Values:
-    """Variance of the last fifth of the window over that of the rest; 1 where the rest is flat."""
+    """Variance of the last fifth of the window over that of the rest; 1 where the rest is flat.
+
+    Of a window of fewer than 10 checkpoints the last fifth is one, whose variance is 0.
+    """
     late = max(1, width // 5)
     rest = causal.lagged(causal.trailing_variance(x, width - late), late)
     recent = causal.trailing_variance(x, late)
@@ -650,7 +653,7 @@ _gradients(
     "Acharya and Dhakal (2026), arXiv 2603.15492",
     formula=causal.log_floored,
 )
-# tr(Sigma) / |g|^2 from two batches. No sign is published; it grows as rows are learned.
+# tr(Sigma) / |g|^2 from two batches, g their mean with its noise. No sign is published.
 _gradients(
     "gradient_noise_scale",
     "log of the gradient noise scale, in rows",

@@ -8,7 +8,7 @@ weights that are a small step apart they agree in most digits.
 |-------------------------------|-----------------------------------------------------------------|
 | commutator_defect             | how much the order of two mini-batch steps matters [1]          |
 | gradient_variance             | of the mean of two batches' gradients, over all weights [9, 10] |
-| gradient_noise_scale          | rows at which noise and gradient are of one size [10]           |
+| gradient_noise_scale          | noise over gradient of two batches, in rows, not unbiased [10]  |
 | slow_gradient_norm            | of the gradients' exponential moving average [11]               |
 | loss_scaling_alignment        | cosine of the weights with their own descent direction [16]     |
 | hessian_top, hessian_trace    | largest eigenvalue and trace of the Hessian [8]                 |
@@ -134,7 +134,8 @@ def gradient_noise(first: Tensor, second: Tensor, rows: int) -> tuple[Tensor, Te
     """Variance of the mean gradient of two batches, and the noise scale in rows: [S] each.
 
     With b rows in each batch, |g_A - g_B|^2 / 2 estimates tr(Sigma) / b; the variance of the mean
-    of both is half of that, and the scale tr(Sigma) / |g|^2, g the mean of both.
+    of both is half of that, and the scale tr(Sigma) / |g|^2, g the mean of both. The noise in g is
+    not taken off: the scale is 2b where the batches' gradients are orthogonal, whatever the noise.
     """
     squares = (first - second).square().sum(1)
     whole = (0.5 * (first + second)).square().sum(1)

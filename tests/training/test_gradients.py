@@ -129,6 +129,10 @@ def test_noise_scale_of_gradients_that_are_known():
     variance, scale = measures.gradient_noise(first, second, rows=10)
     assert float(variance) == 1
     assert float(scale) == pytest.approx(10 * 2 / 9)
+    # Orthogonal gradients: the rows of both batches, however large the noise is.
+    for size in (0.01, 100.0):
+        orthogonal = torch.tensor([[size, 0.0]]), torch.tensor([[0.0, size]])
+        assert float(measures.gradient_noise(*orthogonal, rows=10)[1]) == pytest.approx(20)
 
 
 def test_the_slow_gradient_is_a_moving_average_over_steps():
