@@ -190,7 +190,7 @@ RECIPES: dict[str, Recipe] = {
         Recipe(
             "costly-29",
             "Do signals that cost many gradients announce grokking, by runs that measure them too",
-            _panel("800000:800032", "810000:810048", "training.observables=all"),
+            _panel("800000:800064", "810000:810064", "training.observables=all"),
         ),
         Recipe(
             "reference",

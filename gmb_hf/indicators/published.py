@@ -143,9 +143,10 @@ _SLOWING = f"{_BENFIELD}; after Scheffer et al. (2009); see csd_autocorrelation,
 def _variance_ratio(x: causal.Values, width: int) -> causal.Values:
     """Variance of the last fifth of the window over that of the rest; 1 where the rest is flat.
 
-    Of a window of fewer than 10 checkpoints the last fifth is one, whose variance is 0.
+    Of a window of fewer than 10 checkpoints the last two stand for the last fifth: one has no
+    variance.
     """
-    late = max(1, width // 5)
+    late = max(width // 5, min(2, width // 2))
     rest = causal.lagged(causal.trailing_variance(x, width - late), late)
     recent = causal.trailing_variance(x, late)
     return np.divide(recent, rest, out=1 + 0 * rest, where=rest > 1e-12)
