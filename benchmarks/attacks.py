@@ -84,10 +84,11 @@ TARGETS: dict[str, Target] = {
     "answers": Target("answers.jsonl", "judge consistency answers.jsonl --out c.parquet"),
     "suite": Target(
         "sequential/sequential.yaml",
-        "gmb_hf.sequential.report.read_run sequential",
+        "gmb_hf.protocol.sequential.report.read_run sequential",
     ),
     "matrix": Target(
-        "sequential/matrix.csv", "gmb_hf.sequential.matrix.read_matrix sequential/matrix.csv"
+        "sequential/matrix.csv",
+        "gmb_hf.protocol.sequential.matrix.read_matrix sequential/matrix.csv",
     ),
     "card": Target("parity/README.md", "data verify parity"),
     "dataset": Target("parity/parity_8/train-00000-of-00001.parquet", "data verify parity"),
@@ -219,8 +220,8 @@ def answered(command: str) -> tuple[int, str]:
 
     A function of the package is called with the paths that follow its name, as a command would.
     """
+    from gmb_hf.base.errors import InputError
     from gmb_hf.cli import main
-    from gmb_hf.errors import InputError
 
     name, *words = command.split()
     if name.startswith("gmb_hf."):

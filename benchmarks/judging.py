@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Line, side
 from benchmarks.laws import LAWS, noise, raised
+from gmb_hf.base.stats import resamples
 from gmb_hf.benchmark.calibration import Judgement, spec_threshold
 from gmb_hf.benchmark.nulls import reach, risk_set_chances, uniform_draws
 from gmb_hf.benchmark.operationality import diagnose, layer_b
@@ -26,7 +27,6 @@ from gmb_hf.benchmark.scores import NegativeScores, Scores
 from gmb_hf.benchmark.utility import layer_c
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
-from gmb_hf.stats import resamples
 
 REPEATS = 5
 SCANNED = 10_000  # negative windows of both scans; the quadratic one takes a second for them

@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 from benchmarks.harness import Line
-from gmb_hf.scaling.fit import Points, bootstrap, draw_weights, law_numbers
+from gmb_hf.protocol.scaling.fit import Points, bootstrap, draw_weights, law_numbers
 
 REPEATS = 100
 DRAWS = 200

@@ -207,9 +207,9 @@ def changelog() -> str:
 
 def design_fields() -> str:
     """Every field of a design, by the sections of the YAML document."""
+    from gmb_hf.base.documents import choices_in
     from gmb_hf.cli.options import spelled
     from gmb_hf.design.design import Candidate, Design, Ensemble, Stratum
-    from gmb_hf.documents import choices_in
 
     lines = [
         "# Fields of a design",

@@ -15,7 +15,7 @@ from gmb_hf._lazy import lazy_names
 from gmb_hf._version import __version__ as __version__
 
 if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal to _HOME
-    from gmb_hf import metrics as metrics
+    from gmb_hf.base.errors import InputError as InputError
     from gmb_hf.benchmark.calibration import Judgement as Judgement
     from gmb_hf.benchmark.evaluate import evaluate_lock as evaluate_lock
     from gmb_hf.benchmark.evaluate import evaluate_runs as evaluate_runs
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal t
     from gmb_hf.benchmark.scores import Scores as Scores
     from gmb_hf.design.design import Design as Design
     from gmb_hf.design.lock import Lock as Lock
-    from gmb_hf.errors import InputError as InputError
+    from gmb_hf.jobs import metrics as metrics
     from gmb_hf.modeling import GrokkingTransformerConfig as GrokkingTransformerConfig
     from gmb_hf.modeling import GrokkingTransformerForCausalLM as GrokkingTransformerForCausalLM
     from gmb_hf.report.figures import plot as plot
@@ -39,7 +39,7 @@ _HOME = {
     "Design": "design.design",
     "GrokkingTransformerConfig": "modeling",
     "GrokkingTransformerForCausalLM": "modeling",
-    "InputError": "errors",
+    "InputError": "base.errors",
     "Judgement": "benchmark.calibration",
     "Lock": "design.lock",
     "Panel": "runs.panel",
@@ -51,7 +51,7 @@ _HOME = {
     "evaluate_runs": "benchmark.evaluate",
     "get_task": "tasks.registry",
     "make_lock": "benchmark.locking",
-    "metrics": "metrics",
+    "metrics": "jobs.metrics",
     "plot": "report.figures",
     "preset": "training.presets",
 }

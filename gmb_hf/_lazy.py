@@ -26,12 +26,12 @@ def lazy_names(
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        from gmb_hf.extras import needing
+        from gmb_hf.base.extras import needing
 
         home, _, there = homes[name].partition(":")
         with needing(f"{package}.{name}"):
             module = import_module(f"{package}.{home}")
-        return module if name == home else getattr(module, there or name)
+        return module if name == home.rpartition(".")[2] else getattr(module, there or name)
 
     return load, lambda: sorted(homes)
 

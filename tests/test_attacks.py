@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks import attacks
-from gmb_hf.answers.judges import Asking
+from gmb_hf.base.documents import parse_yaml
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.files import parse_json
 from gmb_hf.benchmark.planning import plan_runs
 from gmb_hf.cli import main
 from gmb_hf.design.design import Design
-from gmb_hf.documents import parse_yaml
-from gmb_hf.errors import InputError
-from gmb_hf.files import parse_json
 from gmb_hf.monitor.follow import GrowingRows, Line
+from gmb_hf.protocol.answers.judges import Asking
 from gmb_hf.runs.runlog import RunLog
 
 pytest.importorskip("tensorboard", reason="needs the extra `tensorboard`")

@@ -39,11 +39,11 @@ from monitor.live_runs import Evaluated, evaluated_runs
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Design, RunLog, preset
+from gmb_hf.base.documents import parse_yaml
+from gmb_hf.base.files import parse_json
 from gmb_hf.benchmark.records import Label
 from gmb_hf.cli import command, main
 from gmb_hf.design.design import EVENT_TYPES
-from gmb_hf.documents import parse_yaml
-from gmb_hf.files import parse_json
 from gmb_hf.hub import panels
 from gmb_hf.hub.panels import FrozenPanel
 from gmb_hf.report.answer import REASONS

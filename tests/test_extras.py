@@ -11,12 +11,17 @@ from pathlib import Path
 import pytest
 
 import gmb_hf
-from gmb_hf import extras
+from gmb_hf.base import extras
 from gmb_hf.cli import main
 from gmb_hf.modeling import GrokkingTransformerConfig
 
 ROOT = Path(__file__).resolve().parents[1]
-TRAINS = ("gmb_hf.training.seeds", "gmb_hf.run", "gmb_hf.demo", "gmb_hf.crucible.grokking")
+TRAINS = (
+    "gmb_hf.training.seeds",
+    "gmb_hf.jobs.run",
+    "gmb_hf.jobs.demo",
+    "gmb_hf.crucible.grokking",
+)
 
 
 @pytest.fixture

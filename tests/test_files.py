@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from gmb_hf import files
-from gmb_hf.errors import InputError
-from gmb_hf.files import remove_strays, whole_folder, write_text
+from gmb_hf.base import files
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.files import remove_strays, whole_folder, write_text
 from gmb_hf.training.folder import check_config
 
 KILLED = """
 import os, signal
-from gmb_hf.files import atomic_path
+from gmb_hf.base.files import atomic_path
 with atomic_path("out/figures/a.png") as path:
     path.write_text("half")
     os.kill(os.getpid(), signal.SIGKILL)

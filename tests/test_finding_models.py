@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gmb_hf.errors import InputError
-from gmb_hf.pretrained import find_encoder, find_model, find_tokenizer
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.pretrained import find_encoder, find_model, find_tokenizer
 
 INDEX = "model.safetensors.index.json"
 

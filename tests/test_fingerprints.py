@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.errors import InputError
-from gmb_hf.fingerprints import (
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.fingerprints import (
     ContentHash,
     content_hash,
     fingerprint_line,

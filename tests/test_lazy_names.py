@@ -17,7 +17,7 @@ import pytest
 
 import gmb_hf
 
-LAZY = ("gmb_hf", "gmb_hf.answers", "gmb_hf.monitor", "gmb_hf.runs")
+LAZY = ("gmb_hf", "gmb_hf.protocol.answers", "gmb_hf.monitor", "gmb_hf.runs")
 ROOT = Path(__file__).resolve().parents[1]
 
 

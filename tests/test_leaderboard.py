@@ -18,20 +18,20 @@ import pytest
 import yaml
 
 from gmb_hf import Design, InputError, Results, RunLog, preset
+from gmb_hf.base.documents import seal
+from gmb_hf.base.files import json_text
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.prepare import own_score
 from gmb_hf.cli import main
 from gmb_hf.design.lock import Lock
-from gmb_hf.documents import seal
-from gmb_hf.files import json_text
 from gmb_hf.hub import panels
+from gmb_hf.hub.leaderboard.board import build_board
+from gmb_hf.hub.leaderboard.check import CheckRecord, check, hashes
+from gmb_hf.hub.leaderboard.submission import KEY, Submission, submit
 from gmb_hf.hub.panels import FrozenPanel, Recipe
 from gmb_hf.hub.sources import part_of, read_runs
 from gmb_hf.indicators import catalogue
-from gmb_hf.leaderboard.board import build_board
-from gmb_hf.leaderboard.check import CheckRecord, check, hashes
-from gmb_hf.leaderboard.submission import KEY, Submission, submit
 from gmb_hf.runs.joining import join_scores
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from gmb_hf.errors import InputError
-from gmb_hf.files import shipped
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.files import shipped
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -70,7 +70,7 @@ class TestADesignThatCannotBe:
         assert not (tmp_path / "results").exists()
 
     def test_through_evaluate(self):
-        metric = gmb_hf.metrics.load("gmb_verdict")
+        metric = gmb_hf.jobs.metrics.load("gmb_verdict")
         series = {"predictions": [[1.0, 2.0] * 20] * 2, "references": [35.0, 28.0]}
         with pytest.raises(gmb_hf.InputError) as caught:
             metric.compute(**series, horizon=100, safe_gap=50)

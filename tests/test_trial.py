@@ -14,7 +14,7 @@ from gmb_hf.hub import panels
 from gmb_hf.hub.panels import FrozenPanel, Recipe
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.claims import CLAIMS
-from gmb_hf.trial import KINDS, measured, trial
+from gmb_hf.jobs.trial import KINDS, measured, trial
 
 COLUMNS = ("test_acc", "train_acc", "embedding_gini", "embedding_norm", "embedding_rank")
 

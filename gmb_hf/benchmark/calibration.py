@@ -18,10 +18,10 @@ from typing import Any, Literal, TypeVar, TypeVarTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.scores import NegativeScores, Scores, Windows, label_windows
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import promise
-from gmb_hf.errors import InputError
 
 Method = Literal["in_sample", "cross_run", "explore", "locked"]
 Rule = Callable[[NegativeScores, float], float]

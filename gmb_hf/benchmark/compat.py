@@ -16,6 +16,8 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
+from gmb_hf.base.documents import OpenSection
+from gmb_hf.base.errors import InputError, fraction, positive_int, repeated
 from gmb_hf.benchmark.operationality import (
     AchievedRecord,
     DiagnosticsRecord,
@@ -33,8 +35,6 @@ from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import LayerCRecord, OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord, uncontrolled, unranked
 from gmb_hf.design.design import Candidate
-from gmb_hf.documents import OpenSection
-from gmb_hf.errors import InputError, fraction, positive_int, repeated
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog

@@ -18,13 +18,13 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.prepare import Entry, Prepared, prepare
 from gmb_hf.benchmark.scores import Scores, label_windows
 from gmb_hf.design.design import ENSEMBLE, Design, Ensemble
 from gmb_hf.design.lint import Finding, warning
 from gmb_hf.design.lock import LockedEnsemble, LockedHealth, LockedMember, LockedTree, feature_name
 from gmb_hf.design.power import in_words, runs_needed, runs_to_promise
-from gmb_hf.errors import InputError
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.ensemble import boosted, features_of, fitted_ensemble, squashed
 from gmb_hf.runs.runlog import RunLog

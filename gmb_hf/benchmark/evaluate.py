@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.first_alarm import OtherEventRecord, before_event
@@ -18,7 +19,6 @@ from gmb_hf.design.design import ENSEMBLE, Design
 from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
 from gmb_hf.design.lock import Lock, differing, look_notes, next_look, refuse_shared_runs
 from gmb_hf.design.power import effective_budget
-from gmb_hf.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 
 # With too few runs there is no verdict but INCONCLUSIVE, which says so itself.

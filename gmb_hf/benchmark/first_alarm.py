@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from pydantic import AllowInfNan, Field, FiniteFloat
 from scipy.special import bdtrc
 
+from gmb_hf.base.documents import Count, Measured, Number, OpenSection
+from gmb_hf.base.stats import IntervalRecord, exact_binomial
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import promise, shown_line
-from gmb_hf.documents import Count, Measured, Number, OpenSection
-from gmb_hf.stats import IntervalRecord, exact_binomial
 
 MEMORISATION = "steps_since_memorisation"
 RIVALS = {"clock": "the clock", MEMORISATION: "steps since memorisation"}

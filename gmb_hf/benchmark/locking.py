@@ -16,6 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.escape import spreadsheet
+from gmb_hf.base.files import write_text
 from gmb_hf.benchmark.calibration import (
     RULE_THRESHOLD,
     RULES,
@@ -52,9 +55,6 @@ from gmb_hf.design.lock import (
     differing,
     member_key,
 )
-from gmb_hf.errors import InputError
-from gmb_hf.escape import spreadsheet
-from gmb_hf.files import write_text
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.panel import Panel

@@ -27,13 +27,13 @@ from typing import Annotated, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.base.documents import Count, Measured, Number, OpenSection
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.calibration import Judgement, per_run
 from gmb_hf.benchmark.operationality import extremes, run_rates
 from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.design.design import Design
-from gmb_hf.documents import Count, Measured, Number, OpenSection
-from gmb_hf.errors import InputError
 
 _NO_EVENT = WhyNull(NO_EVENT)
 

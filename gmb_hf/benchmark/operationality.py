@@ -14,11 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AllowInfNan, Field, FiniteFloat
 
-from gmb_hf.benchmark.calibration import Judgement, per_run, run_maxima
-from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
-from gmb_hf.design.power import effective_budget, pass_line, runs_needed
-from gmb_hf.documents import Count, Many, Measured, Number, OpenSection
-from gmb_hf.stats import (
+from gmb_hf.base.documents import Count, Many, Measured, Number, OpenSection
+from gmb_hf.base.stats import (
     BINOMIAL,
     BOOTSTRAP,
     LEVEL,
@@ -27,6 +24,9 @@ from gmb_hf.stats import (
     ratio_interval,
     resamples,
 )
+from gmb_hf.benchmark.calibration import Judgement, per_run, run_maxima
+from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
+from gmb_hf.design.power import effective_budget, pass_line, runs_needed
 
 State = Literal["met", "missed", "straddles"]
 

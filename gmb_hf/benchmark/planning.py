@@ -13,6 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.base.documents import plain_data, write_yaml
+from gmb_hf.base.errors import CheckFailed, InputError, fraction
+from gmb_hf.base.files import write_text
+from gmb_hf.base.stats import IntervalRecord, exact_binomial
 from gmb_hf.benchmark.calibration import Judgement, run_maxima
 from gmb_hf.benchmark.first_alarm import FirstAlarms
 from gmb_hf.benchmark.nulls import chance
@@ -31,10 +35,6 @@ from gmb_hf.design.power import (
     plan_by_runs,
     promise,
 )
-from gmb_hf.documents import plain_data, write_yaml
-from gmb_hf.errors import CheckFailed, InputError, fraction
-from gmb_hf.files import write_text
-from gmb_hf.stats import IntervalRecord, exact_binomial
 
 _ENDINGS = (".json", ".yaml", ".yml")
 _SLACK = 1e-12

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from gmb_hf.base.documents import Count, Number, OpenSection
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.records import WhyNull
-from gmb_hf.documents import Count, Number, OpenSection
 
 _ONE_CLASS = WhyNull("the labelled windows are of one class only")
 _NO_RUN = WhyNull("no run has windows of both classes")

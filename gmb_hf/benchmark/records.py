@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from gmb_hf.documents import OpenSection, path_text
+from gmb_hf.base.documents import OpenSection, path_text
 
 Label = Literal[
     "SUPPORTED_FOR_ALARM", "RANK_ONLY", "ESTIMATOR_UNSTABLE", "INCONCLUSIVE", "SCOPE_LIMITED"

@@ -25,13 +25,7 @@ from pydantic import Field, FiniteFloat, ValidationError, model_validator
 
 from gmb_hf._lazy import from_above
 from gmb_hf._version import __version__
-from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, gate
-from gmb_hf.benchmark.operationality import LayerBRecord
-from gmb_hf.benchmark.records import LABELS, SUPPORTED
-from gmb_hf.benchmark.verdict import AGAINST_ALARM, IndicatorRecord, against_alarm
-from gmb_hf.design.design import SPECIFIED_TABLES, UNDECLARED, Design
-from gmb_hf.design.lock import Lock
-from gmb_hf.documents import (
+from gmb_hf.base.documents import (
     Count,
     Many,
     Number,
@@ -47,12 +41,18 @@ from gmb_hf.documents import (
     seal,
     write_yaml,
 )
-from gmb_hf.errors import InputError, repeated
-from gmb_hf.escape import cut, html_table, percent, steps, yes_no
-from gmb_hf.files import json_text, parse_json, write_text
+from gmb_hf.base.errors import InputError, repeated
+from gmb_hf.base.escape import cut, html_table, percent, steps, yes_no
+from gmb_hf.base.files import json_text, parse_json, write_text
+from gmb_hf.base.tables import follow
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, gate
+from gmb_hf.benchmark.operationality import LayerBRecord
+from gmb_hf.benchmark.records import LABELS, SUPPORTED
+from gmb_hf.benchmark.verdict import AGAINST_ALARM, IndicatorRecord, against_alarm
+from gmb_hf.design.design import SPECIFIED_TABLES, UNDECLARED, Design
+from gmb_hf.design.lock import Lock
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.tables import follow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

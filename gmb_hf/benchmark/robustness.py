@@ -15,13 +15,13 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.base.documents import Count, Many, Number, OpenSection
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.nulls import p_values
 from gmb_hf.benchmark.operationality import passes
 from gmb_hf.benchmark.records import RANK_ONLY, SUPPORTED, Label
 from gmb_hf.benchmark.scores import label_windows
 from gmb_hf.benchmark.utility import shortfalls, warnings_at
-from gmb_hf.documents import Count, Many, Number, OpenSection
 
 _HORIZON_FACTORS = (0.8, 1.0, 1.25)
 

@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import FiniteFloat
 
+from gmb_hf.base.documents import Count, Many, Number, OpenSection
+from gmb_hf.base.stats import exact_binomial, runs_to_clear
 from gmb_hf.benchmark.calibration import Basis, Judgement
 from gmb_hf.benchmark.first_alarm import (
     BLIND,
@@ -43,8 +45,6 @@ from gmb_hf.benchmark.robustness import LayerDRecord, MemberRecord, run_groups
 from gmb_hf.benchmark.rules import conclude, few_events, in_stratum
 from gmb_hf.design.design import Design, Stratum
 from gmb_hf.design.power import in_words, runs_to_promise, shown_line
-from gmb_hf.documents import Count, Many, Number, OpenSection
-from gmb_hf.stats import exact_binomial, runs_to_clear
 
 _CAVEATS = {
     "shown": "This was shown on another system than the lock's, and holds of that one alone.",

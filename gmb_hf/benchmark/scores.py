@@ -12,9 +12,9 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike, NDArray
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.events import EVENTS
 from gmb_hf.design.design import Design
-from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
 
 

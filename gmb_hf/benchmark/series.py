@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from gmb_hf.base.errors import InputError, choose, positive_int, right_call
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.first_alarm import (
     BLIND,
@@ -32,7 +33,6 @@ from gmb_hf.benchmark.run_verdict import MeasuredRuns
 from gmb_hf.benchmark.utility import layer_c, warnings_at
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
-from gmb_hf.errors import InputError, choose, positive_int, right_call
 from gmb_hf.indicators.ensemble import external
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog

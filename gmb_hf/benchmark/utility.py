@@ -8,12 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AllowInfNan, Field, FiniteFloat
 
-from gmb_hf.benchmark.calibration import Judgement, per_run
-from gmb_hf.benchmark.nulls import NullsRecord, chance, largest_p
-from gmb_hf.benchmark.operationality import false_alarms
-from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
-from gmb_hf.documents import Count, Many, Number, OpenSection
-from gmb_hf.stats import (
+from gmb_hf.base.documents import Count, Many, Number, OpenSection
+from gmb_hf.base.stats import (
     IntervalRecord,
     exact_binomial,
     percentile_interval,
@@ -21,6 +17,10 @@ from gmb_hf.stats import (
     ratio_interval,
     resamples,
 )
+from gmb_hf.benchmark.calibration import Judgement, per_run
+from gmb_hf.benchmark.nulls import NullsRecord, chance, largest_p
+from gmb_hf.benchmark.operationality import false_alarms
+from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
 
 # Coverage .3 of 10 events must reach a minimum of .3.
 _SLACK = 1e-12

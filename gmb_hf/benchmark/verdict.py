@@ -16,7 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from gmb_hf import escape
+from gmb_hf.base import escape
+from gmb_hf.base.documents import Count, Many, Number, OpenSection
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.stats import (
+    BINOMIAL,
+    BOOTSTRAP,
+    IntervalRecord,
+    holm,
+    runs_for_zero,
+    runs_to_clear,
+)
 from gmb_hf.benchmark.calibration import Judgement, runs_to_cross_fit
 from gmb_hf.benchmark.first_alarm import OtherEventRecord
 from gmb_hf.benchmark.operationality import (
@@ -53,9 +63,6 @@ from gmb_hf.benchmark.utility import (
 )
 from gmb_hf.design.design import Design, Facts, Stratum, event_facts
 from gmb_hf.design.power import pass_line, runs_needed
-from gmb_hf.documents import Count, Many, Number, OpenSection
-from gmb_hf.errors import InputError
-from gmb_hf.stats import BINOMIAL, BOOTSTRAP, IntervalRecord, holm, runs_for_zero, runs_to_clear
 
 _NOT_DECLARED = WhyNull("not declared")
 _NO_STRATUM_EVENT = WhyNull("no run of the stratum has an event")

@@ -24,11 +24,11 @@ import typer
 
 import gmb_hf.training  # noqa: F401  says how threads wait, before a command loads torch
 from gmb_hf._version import __version__
+from gmb_hf.base.errors import CheckFailed, InputError
+from gmb_hf.base.escape import one_line
+from gmb_hf.base.extras import needing
 from gmb_hf.cli import output
 from gmb_hf.cli.options import App, Quiet, Verbose
-from gmb_hf.errors import CheckFailed, InputError
-from gmb_hf.escape import one_line
-from gmb_hf.extras import needing
 
 _INTERRUPTED, _STOPPED = 128 + signal.SIGINT, 128 + signal.SIGTERM
 _DEFECT, _UNREAD = 70, 141

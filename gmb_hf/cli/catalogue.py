@@ -8,9 +8,9 @@ from typing import Annotated
 from rich.padding import Padding
 from rich.text import Text
 
+from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import screen
 from gmb_hf.cli.options import App, argument, option, score_names
-from gmb_hf.tables import Column, Table
 
 _LABELS = {"label-free": "", "label-using": "test", "task-aware": "task"}
 
@@ -69,7 +69,7 @@ app = App()
 @app.command("list")
 def list_() -> None:
     """Every module with its kind and what it answers."""
-    from gmb_hf.metrics import module, names
+    from gmb_hf.jobs.metrics import module, names
 
     modules = [module(name) for name in names()]
     width = max(len(one.name) for one in modules)
@@ -84,7 +84,7 @@ def list_() -> None:
 @app.command()
 def install() -> None:
     """Make `evaluate.load("gmb_operationality")` work from any folder, without the Hub."""
-    from gmb_hf.metrics import install as install_all
+    from gmb_hf.jobs.metrics import install as install_all
 
     paths = install_all()
     # The folder between is named by a hash, which helps nobody.
@@ -107,8 +107,8 @@ def push(
     private: Annotated[bool, option("Make new Spaces private.", "--private")] = False,
 ) -> None:
     """Publish each module as a Space, from which `evaluate.load("ORG/NAME")` loads it."""
-    from gmb_hf.metrics import module, names
-    from gmb_hf.repositories import push_space
+    from gmb_hf.base.repositories import push_space
+    from gmb_hf.jobs.metrics import module, names
 
     modules = [module(one) for one in name or names()]
     for one in modules:

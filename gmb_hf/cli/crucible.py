@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.text import Text
 
+from gmb_hf.base.errors import CheckFailed, InputError
+from gmb_hf.base.escape import number, p_value
+from gmb_hf.base.escape import steps as thousands
+from gmb_hf.base.files import write_json
+from gmb_hf.base.tables import Column, Line, Row, Table, follow, section
 from gmb_hf.cli import options, screen
 from gmb_hf.cli.options import Answer, App, Changes, Device, Figures, argument, option, product
-from gmb_hf.errors import CheckFailed, InputError
-from gmb_hf.escape import number, p_value
-from gmb_hf.escape import steps as thousands
-from gmb_hf.files import write_json
-from gmb_hf.tables import Column, Line, Row, Table, follow, section
 
 if TYPE_CHECKING:
     from gmb_hf.crucible.exposure import Finding

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gmb_hf.base.errors import CheckFailed, InputError
+from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import output, screen
 from gmb_hf.cli.options import App, Private, Repo, argument, option, product, several
-from gmb_hf.errors import CheckFailed, InputError
-from gmb_hf.tables import Column, Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -191,8 +191,8 @@ def export(
 
 def _export_text(given: Sequence[str], tokenizer: str, block: int, out: Path) -> None:
     """The shards of texts, and what the protocol prints of them: tokens, and B for rows of T."""
-    from gmb_hf.errors import positive_int
-    from gmb_hf.language.data import export_texts
+    from gmb_hf.base.errors import positive_int
+    from gmb_hf.protocol.language.data import export_texts
 
     positive_int("--block", block)
     told = export_texts(_texts(given), tokenizer, out)
@@ -228,7 +228,7 @@ def tokenizer(
     ] = 1024,
 ) -> None:
     """Train a tokenizer of GPT-2's kind (byte-level BPE) on text; nothing is downloaded for it."""
-    from gmb_hf.language.data import train_tokenizer
+    from gmb_hf.protocol.language.data import train_tokenizer
 
     shown = sys.stderr.isatty() and not output.current().quiet
     made = train_tokenizer(_texts(text), vocabulary, out, show_progress=shown)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 import typer
 from rich.text import Text
 
+from gmb_hf.base.errors import CheckFailed, InputError
+from gmb_hf.base.escape import number
+from gmb_hf.base.tables import Column, Row, Table
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
 from gmb_hf.cli.options import Answer, App, DesignCommand, MoreRuns, Private, Runs, option, product
-from gmb_hf.errors import CheckFailed, InputError
-from gmb_hf.escape import number
-from gmb_hf.tables import Column, Row, Table
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.planning import Pilot
@@ -39,8 +39,8 @@ def init(
     force: Annotated[bool, option("Replace a file that is there.", "--force")] = False,
 ) -> None:
     """Write a commented preregistration to fill in."""
+    from gmb_hf.base.files import write_text
     from gmb_hf.design.design import Design
-    from gmb_hf.files import write_text
 
     if out.exists() and not force:
         raise InputError(f"{out}: is there already; choose another --out, or pass --force")

@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
+from gmb_hf.base.errors import CheckFailed, InputError, choose, positive_int
+from gmb_hf.base.escape import number, steps
+from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
 from gmb_hf.cli.options import (
@@ -23,9 +26,6 @@ from gmb_hf.cli.options import (
     different_data,
     option,
 )
-from gmb_hf.errors import CheckFailed, InputError, choose, positive_int
-from gmb_hf.escape import number, steps
-from gmb_hf.tables import Column, Line, Row, Table, section
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.compat import CompatSettings

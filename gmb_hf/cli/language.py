@@ -10,15 +10,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from gmb_hf.base.errors import InputError, choose
+from gmb_hf.base.escape import number, p_value
+from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import output, screen
 from gmb_hf.cli.options import App, Changes, Device, Figures, argument, option, product, several
-from gmb_hf.errors import InputError, choose
-from gmb_hf.escape import number, p_value
-from gmb_hf.tables import Column, Line, Row, Table, section
 
 if TYPE_CHECKING:
-    from gmb_hf.answers.files import Scores
-    from gmb_hf.scaling.fit import ScalingFit
+    from gmb_hf.protocol.answers.files import Scores
+    from gmb_hf.protocol.scaling.fit import ScalingFit
 
 app = App()
 HeldoutCommand = several("--checkpoint", "--text", "--domain")
@@ -49,7 +49,7 @@ def heldout(
     figures: Figures = True,
 ) -> None:
     """Loss, perplexity and bits per byte of language models on text held out."""
-    from gmb_hf.language.heldout import evaluate_heldout, write_heldout
+    from gmb_hf.protocol.language.heldout import evaluate_heldout, write_heldout
     from gmb_hf.tasks.text import DOMAINS, SEPARATOR, read_sources
 
     domains = [choose("domain", name, tuple(DOMAINS), where="--domain") for name in domain or ()]
@@ -107,7 +107,7 @@ def benchmark(
     figures: Figures = True,
 ) -> None:
     """Standard benchmarks by lm-eval: scores with their errors, and checkpoints compared."""
-    from gmb_hf.answers.standard import evaluate_standard, sentences, write_standard
+    from gmb_hf.protocol.answers.standard import evaluate_standard, sentences, write_standard
 
     quiet = output.current().quiet or not sys.stderr.isatty()
     with screen.counting("checkpoints", len(checkpoints)) as done:
@@ -169,9 +169,9 @@ def run(
     device: Device = "auto",
 ) -> None:
     """Train a grid of sizes, tokens, variants and seeds, on text or a source of known entropy."""
-    from gmb_hf.scaling.grid import ScalingConfig, grid_notes, parse_grid, run_grid
-    from gmb_hf.scaling.source import parse_source
-    from gmb_hf.sequential.run import parse_variants
+    from gmb_hf.protocol.scaling.grid import ScalingConfig, grid_notes, parse_grid, run_grid
+    from gmb_hf.protocol.scaling.source import parse_source
+    from gmb_hf.protocol.sequential.run import parse_variants
     from gmb_hf.tasks.text import read_sources
     from gmb_hf.training.config import parse_seeds
     from gmb_hf.training.launch import chosen_device, make_accelerator
@@ -225,7 +225,7 @@ def fit(
     figures: Figures = True,
 ) -> None:
     """Fit L(N, D) = A/N^alpha + B/D^beta + E with intervals; compare variants at equal compute."""
-    from gmb_hf.scaling.report import scaling_report
+    from gmb_hf.protocol.scaling.report import scaling_report
 
     options = {"count": count, "draws": draws, "seed": seed, "baseline": baseline}
     found, files = scaling_report(folder, out, figures=figures, **options)  # type: ignore[arg-type]
@@ -237,7 +237,7 @@ def fit(
 
 def _print_fit(found: ScalingFit) -> None:
     """The laws, the sentences and the notes."""
-    from gmb_hf.scaling.report import scaling_sentences, shown
+    from gmb_hf.protocol.scaling.report import scaling_sentences, shown
 
     names = ("alpha", "beta", "E", "optimal_n")
     columns = [Column("variant", shrinks_to=12), Column("cells", str)]
@@ -288,9 +288,9 @@ def answer(
     trust_remote_code: Trust = False,
 ) -> None:
     """Let checkpoints answer prompts; those that have answered are not asked again."""
-    from gmb_hf.answers.files import read_prompts
-    from gmb_hf.answers.generating import Sampling, about_path, generate
-    from gmb_hf.answers.models import find_checkpoints
+    from gmb_hf.protocol.answers.files import read_prompts
+    from gmb_hf.protocol.answers.generating import Sampling, about_path, generate
+    from gmb_hf.protocol.answers.models import find_checkpoints
 
     sampling = Sampling(
         samples=(1 if greedy else 8) if samples is None else samples,
@@ -346,9 +346,9 @@ def rate(
     trust_remote_code: Trust = False,
 ) -> None:
     """Rate answers by a model: a score for each checkpoint."""
-    from gmb_hf.answers import judges
-    from gmb_hf.answers.files import check_scores_path, read_answers
-    from gmb_hf.pretrained import find_model
+    from gmb_hf.base.pretrained import find_model
+    from gmb_hf.protocol.answers import judges
+    from gmb_hf.protocol.answers.files import check_scores_path, read_answers
 
     check_scores_path(out, name)
     asking = judges.Asking(how=how, label=label, template=template, yes=yes, no=no)
@@ -383,7 +383,7 @@ def consistency(
     ] = False,
 ) -> None:
     """Do samples agree with each other? The share that differ from the most frequent one."""
-    from gmb_hf.answers import files
+    from gmb_hf.protocol.answers import files
 
     files.check_scores_path(out, files.NAME)
     given = files.read_answers(answers)
@@ -392,7 +392,7 @@ def consistency(
 
 def _finish(out: Path, scores: Scores) -> None:
     """Write the scores, show those of the first run, and say how they come into a log."""
-    from gmb_hf.answers.files import write_scores
+    from gmb_hf.protocol.answers.files import write_scores
 
     path = write_scores(out, scores)
     columns = (

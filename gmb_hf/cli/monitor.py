@@ -14,11 +14,11 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
+from gmb_hf.base.escape import number, one_line, steps
+from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import output
 from gmb_hf.cli import screen as show
 from gmb_hf.cli.options import StepColumn, option
-from gmb_hf.escape import number, one_line, steps
-from gmb_hf.tables import Column, Line, Row, Table, section
 
 if TYPE_CHECKING:
     from gmb_hf.monitor.reading import IndicatorReading, Reading

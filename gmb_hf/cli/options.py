@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from gmb_hf.base.errors import InputError, choose, fraction
 from gmb_hf.cli import output
-from gmb_hf.errors import InputError, choose, fraction
 
 
 def option(help: str, *names: str, **more: Any) -> Any:
@@ -310,8 +310,8 @@ def sources(runs: Sequence[str] | None, more_runs: Sequence[str] | None) -> list
 def _design_parameters(
     without: Sequence[str], only: Sequence[str], also: Mapping[str, str]
 ) -> list[Any]:
+    from gmb_hf.base.documents import choices_in, scalar_in
     from gmb_hf.design.design import Design
-    from gmb_hf.documents import choices_in, scalar_in
 
     wanted = {}
     for name, field in Design.model_fields.items():
@@ -380,8 +380,8 @@ def design_fields(context: typer.Context) -> dict[str, Any]:
 
 def _value(name: str, value: Any) -> Any:
     """What was typed for a field: text stands for lists and for whatever else is no scalar."""
+    from gmb_hf.base.documents import choices_in, items_in, parse_yaml, scalar_in
     from gmb_hf.design.design import Design
-    from gmb_hf.documents import choices_in, items_in, parse_yaml, scalar_in
 
     annotation, option = Design.model_fields[name].annotation, str(spelled(name))
     if name == "also_events":
@@ -422,8 +422,8 @@ def _event(option: str, text: str) -> dict[str, Any]:
 
     The keys are the options that define the event of a design, without their dashes.
     """
+    from gmb_hf.base.documents import choices_in, parse_yaml
     from gmb_hf.design.design import EVENT_TYPES, Design
-    from gmb_hf.documents import choices_in, parse_yaml
 
     places = {name: place for name, place in Design.places().items() if place.startswith("event.")}
     known = {

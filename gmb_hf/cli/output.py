@@ -48,7 +48,7 @@ class Output:
         """Print the object where it was asked for."""
         if not self.json:
             return
-        from gmb_hf.documents import plain_data
+        from gmb_hf.base.documents import plain_data
 
         content = plain_data(self.content(code), number=_finite)
         print(json.dumps(content, ensure_ascii=False, allow_nan=False, default=_plain))
@@ -97,7 +97,7 @@ def _finite(value: float) -> float | None:
 
 def _plain(value: Any) -> Any:
     """What JSON has no form for: text of a terminal, paths, sets and validated models."""
-    from gmb_hf.documents import plain_data
+    from gmb_hf.base.documents import plain_data
 
     if hasattr(value, "model_dump"):
         return plain_data(value.model_dump(mode="json", by_alias=True), number=_finite)

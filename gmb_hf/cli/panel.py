@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from gmb_hf.base.errors import CheckFailed, InputError
+from gmb_hf.base.escape import number
+from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import options, screen
 from gmb_hf.cli.options import (
     App,
@@ -20,9 +23,6 @@ from gmb_hf.cli.options import (
     panel_names,
     product,
 )
-from gmb_hf.errors import CheckFailed, InputError
-from gmb_hf.escape import number
-from gmb_hf.tables import Column, Table
 
 app, leaderboard = App(), App()
 
@@ -173,8 +173,8 @@ def trial(
     jobs: Annotated[int | None, option("Panels judged at a time; one a core if not given.")] = None,
 ) -> None:
     """Lock every signal on each panel's explore runs, and judge it once on the held-out ones."""
+    from gmb_hf.jobs.trial import trial as hold
     from gmb_hf.report.answer import KINDS, hardest
-    from gmb_hf.trial import trial as hold
 
     found = hold(
         [name.strip() for name in panels.split(",")],
@@ -213,8 +213,8 @@ def demo(
     figures: Figures = True,
 ) -> None:
     """Judge a frozen panel, then train a few fresh runs and watch them with what passed."""
-    from gmb_hf.demo import demo as hold
-    from gmb_hf.demo import watched_table
+    from gmb_hf.jobs.demo import demo as hold
+    from gmb_hf.jobs.demo import watched_table
 
     found = hold(
         out,
@@ -256,7 +256,7 @@ def submit(
     out: Annotated[Path, option("Folder of submissions.")] = Path("submissions"),
 ) -> None:
     """Make the folder of a submission to the leaderboard from a lock and its results."""
-    from gmb_hf.leaderboard.submission import submit as make
+    from gmb_hf.hub.leaderboard.submission import submit as make
 
     made = make(
         name,
@@ -278,7 +278,7 @@ def submit(
 @leaderboard.command()
 def check(folders: Folders) -> None:
     """Compute submissions anew from the frozen panel; exit code 2 where a number differs."""
-    from gmb_hf.leaderboard.check import check as recompute
+    from gmb_hf.hub.leaderboard.check import check as recompute
 
     faults: list[str] = []
     checked: list[dict[str, object]] = []
@@ -312,7 +312,7 @@ def build_site(
     trial: Annotated[Path | None, option("What gmb trial wrote, to be shown with them.")] = None,
 ) -> None:
     """Make the static site of submissions that were checked, and of a trial; a Space as it is."""
-    from gmb_hf.leaderboard.board import build_board
+    from gmb_hf.hub.leaderboard.board import build_board
 
     made = build_board(submissions, out, trial=trial)
     screen.say(made.sentence)

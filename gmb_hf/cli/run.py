@@ -31,7 +31,7 @@ def run(
     track: options.Track = None,
 ) -> None:
     """Train, explore, lock, evaluate and report; the same command goes on where it stopped."""
-    from gmb_hf.run import run as run_all
+    from gmb_hf.jobs.run import run as run_all
     from gmb_hf.training.presets import preset as named
 
     config = named(preset).changed(changes or [])

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gmb_hf.base.errors import CheckFailed, InputError
+from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import options, screen
 from gmb_hf.cli.options import Answer, App, MoreRuns, RunColumn, Runs, StepColumn, option, sources
-from gmb_hf.errors import CheckFailed, InputError
-from gmb_hf.tables import Column, Line, Row, Table, section
 
 if TYPE_CHECKING:
     from gmb_hf.runs.runlog import RunLog

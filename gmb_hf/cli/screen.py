@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from gmb_hf.base.escape import number, one_line, p_value, steps
+from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import output
-from gmb_hf.escape import number, one_line, p_value, steps
-from gmb_hf.tables import Column, Line, Row, Table, section
 
 if TYPE_CHECKING:
+    from gmb_hf.base.repositories import Pushed
     from gmb_hf.benchmark.locking import Explored
     from gmb_hf.benchmark.results import Results
     from gmb_hf.benchmark.verdict import IndicatorRecord
-    from gmb_hf.repositories import Pushed
 
 _STYLES = {
     "SUPPORTED_FOR_ALARM": "bold green",

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.escape import number, p_value
+from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import options, screen
 from gmb_hf.cli.options import Answer, App, Changes, Device, Figures, argument, option, product
-from gmb_hf.errors import InputError
-from gmb_hf.escape import number, p_value
-from gmb_hf.tables import Column, Table
 
 if TYPE_CHECKING:
-    from gmb_hf.sequential.summary import RetentionSummary
+    from gmb_hf.protocol.sequential.summary import RetentionSummary
 
 app, icl = App(), App()
 
@@ -72,7 +72,12 @@ def run(
     figures: Figures = True,
 ) -> None:
     """Train tasks one after the other and evaluate all of them after each; resumes."""
-    from gmb_hf.sequential.run import SHORT, parse_variants, run_sequential, sequential_config
+    from gmb_hf.protocol.sequential.run import (
+        SHORT,
+        parse_variants,
+        run_sequential,
+        sequential_config,
+    )
     from gmb_hf.training.config import parse_seeds
 
     typed = {name: context.params[name] for name in ("steps", *SHORT)}
@@ -113,7 +118,7 @@ def evaluate(
     out: Answer = None,
 ) -> None:
     """Held-out loss and accuracy of a checkpoint on every task, through the model itself."""
-    from gmb_hf.sequential.run import evaluate_checkpoint
+    from gmb_hf.protocol.sequential.run import evaluate_checkpoint
 
     names = ("op_token", "prime", "loss_positions", "data_seed")
     found = evaluate_checkpoint(
@@ -148,7 +153,7 @@ def report(
     figures: Figures = True,
 ) -> None:
     """Matrices, retention, forgetting and paired tests: retention.json, tables and figures."""
-    from gmb_hf.sequential.report import sequential_report
+    from gmb_hf.protocol.sequential.report import sequential_report
 
     if out is None and len(runs) > 1:
         raise InputError("--out is missing: name a folder for the report of several runs")
@@ -185,8 +190,12 @@ def generalization(
     figures: Figures = True,
 ) -> None:
     """Validation loss at equal training loss, best and final losses, and the gap over training."""
-    from gmb_hf.sequential.generalisation import compare_logs, named_sources, write_generalised
-    from gmb_hf.sequential.summary import mean, mean_column, show_mean
+    from gmb_hf.protocol.sequential.generalisation import (
+        compare_logs,
+        named_sources,
+        write_generalised,
+    )
+    from gmb_hf.protocol.sequential.summary import mean, mean_column, show_mean
 
     found, curves = compare_logs(
         named_sources(logs),
@@ -239,7 +248,7 @@ _QUANTITIES = {
 
 def _print_summary(summary: RetentionSummary) -> None:
     """Learning, average and forgetting of each variant, means with their intervals."""
-    from gmb_hf.sequential.summary import mean, show_mean
+    from gmb_hf.protocol.sequential.summary import mean, show_mean
 
     columns = [Column("variant", shrinks_to=12), Column("seeds", str)]
     columns += [Column(name, show_mean) for name in _QUANTITIES]
@@ -282,9 +291,9 @@ def icl_run(
     figures: Figures = True,
 ) -> None:
     """Train on functions drawn anew at every step, and ask after k examples; resumes."""
-    from gmb_hf.sequential.incontext import preset as named
-    from gmb_hf.sequential.incontext_report import run_icl
-    from gmb_hf.sequential.run import parse_variants
+    from gmb_hf.protocol.incontext.probes import preset as named
+    from gmb_hf.protocol.incontext.report import run_icl
+    from gmb_hf.protocol.sequential.run import parse_variants
     from gmb_hf.training.config import parse_seeds
 
     given = {
@@ -322,8 +331,8 @@ def icl_evaluate(
     out: Answer = None,
 ) -> None:
     """Accuracy of a checkpoint after k examples, through the model itself."""
-    from gmb_hf.files import write_json
-    from gmb_hf.sequential.incontext import evaluate_checkpoint
+    from gmb_hf.base.files import write_json
+    from gmb_hf.protocol.incontext.probes import evaluate_checkpoint
 
     config, found = evaluate_checkpoint(checkpoint, examples=examples, device=device)
     names = ("accuracy", "bayes_accuracy") if "accuracy" in found[0] else ("loss", "bayes_loss")
@@ -353,7 +362,7 @@ def icl_report(
     figures: Figures = True,
 ) -> None:
     """Accuracy after k examples, events and paired tests: incontext.json, tables and figures."""
-    from gmb_hf.sequential import incontext_report as probes
+    from gmb_hf.protocol.incontext import report as probes
 
     if out is None and len(runs) > 1:
         raise InputError("--out is missing: name a folder for the report of several runs")
@@ -372,7 +381,7 @@ def icl_report(
 
 def _print_probes(made: object) -> None:
     """The answer, and the short table of functions held out."""
-    from gmb_hf.sequential.incontext_report import InContextReport, held_out_table, sentences
+    from gmb_hf.protocol.incontext.report import InContextReport, held_out_table, sentences
 
     assert isinstance(made, InContextReport)
     for sentence in sentences(made.summary):

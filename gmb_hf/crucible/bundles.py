@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gmb_hf.base.errors import InputError, nearest
+from gmb_hf.base.files import check_file, parse_json
+from gmb_hf.base.fingerprints import ContentHash, item_hash
 from gmb_hf.crucible.margins import OnEmpty, Similarities, check_names, listed
-from gmb_hf.errors import InputError, nearest
-from gmb_hf.files import check_file, parse_json
-from gmb_hf.fingerprints import ContentHash, item_hash
 
 _ROLES = ("anchor", "positive", "negatives")
 _CHUNK = 1 << 16

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.base.errors import InputError, right_call, unknown
 from gmb_hf.crucible import margins
 from gmb_hf.crucible.bundles import read_bundles
 from gmb_hf.crucible.compare import OVERALL, paired_tests
 from gmb_hf.crucible.exposure import Pool, expected_exposures
 from gmb_hf.crucible.scoreboard import SEED, make_scoreboard
-from gmb_hf.errors import InputError, right_call, unknown
 
 Flat = dict[str, Any]
 KEYWORDS: dict[str, dict[str, Any]] = {}

@@ -11,14 +11,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf import stats
+from gmb_hf.base import stats
+from gmb_hf.base.documents import Record, plain_data
+from gmb_hf.base.errors import InputError, choose, repeated
+from gmb_hf.base.files import read_json, write_json
+from gmb_hf.base.fingerprints import SHOWN, FingerprintMismatchError, missing_items
 from gmb_hf.crucible import exposure
 from gmb_hf.crucible.margins import HARDEST, TIERS, check_names
 from gmb_hf.crucible.scoreboard import EvalHeader, Scoreboard, TierStats, relative_path
-from gmb_hf.documents import Record, plain_data
-from gmb_hf.errors import InputError, choose, repeated
-from gmb_hf.files import read_json, write_json
-from gmb_hf.fingerprints import SHOWN, FingerprintMismatchError, missing_items
 
 OVERALL = "overall"
 COMPARED = ("pass_rate", "mean_margin", "median_margin", "q10_margin", "q90_margin", "mean_rank")

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from scipy.stats import poisson
 
-from gmb_hf.documents import Record
-from gmb_hf.errors import InputError, fraction, positive_int, repeated
+from gmb_hf.base.documents import Record
+from gmb_hf.base.errors import InputError, fraction, positive_int, repeated
 
 Status = Literal["healthy", "warning", "critical", "severe"]
 

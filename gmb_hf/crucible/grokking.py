@@ -21,18 +21,18 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from gmb_hf.base.errors import InputError, positive_int
+from gmb_hf.base.files import read_jsonl, write_jsonl
+from gmb_hf.base.fingerprints import content_hash
+from gmb_hf.base.stats import generator
 from gmb_hf.benchmark.events import find_events
 from gmb_hf.crucible import margins
 from gmb_hf.crucible.bundles import item_content, read_bundles
 from gmb_hf.crucible.scoreboard import Scoreboard, scoreboard_of
 from gmb_hf.crucible.scores import ItemScores
-from gmb_hf.errors import InputError, positive_int
-from gmb_hf.files import read_jsonl, write_jsonl
-from gmb_hf.fingerprints import content_hash
 from gmb_hf.report import style
 from gmb_hf.report.curves import median_over_runs
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.stats import generator
 from gmb_hf.tasks.task import TaskData
 from gmb_hf.training.checkpoints import load_model
 from gmb_hf.training.config import RunConfig, TaskSettings, format_seeds

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, FiniteFloat, model_validator
 
-from gmb_hf.documents import Many, Record, Section, plain_data
-from gmb_hf.errors import InputError, choose, first_of, positive_int
-from gmb_hf.files import read_json, write_json
+from gmb_hf.base.documents import Many, Record, Section, plain_data
+from gmb_hf.base.errors import InputError, choose, first_of, positive_int
+from gmb_hf.base.files import read_json, write_json
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

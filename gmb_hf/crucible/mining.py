@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
+from gmb_hf.base.documents import Record
+from gmb_hf.base.errors import InputError, positive_int
+from gmb_hf.base.files import read_jsonl, write_json, write_jsonl
+from gmb_hf.base.stats import generator
 from gmb_hf.crucible.bundles import read_bundles, read_rows, read_vectors, unit_rows
 from gmb_hf.crucible.margins import Floats
 from gmb_hf.crucible.scores import Encoder, ItemScores, encode_bundles
-from gmb_hf.documents import Record
-from gmb_hf.errors import InputError, positive_int
-from gmb_hf.files import read_jsonl, write_json, write_jsonl
-from gmb_hf.stats import generator
 
 Strength = Literal["ultra", "mid", "low", "none"]
 Outcome = Literal["accepted", "quarantined", "rejected"]

@@ -19,16 +19,16 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from gmb_hf.base.documents import Record
+from gmb_hf.base.errors import InputError, positive_int
+from gmb_hf.base.escape import number
+from gmb_hf.base.files import read_json, read_jsonl, read_text, write_json
+from gmb_hf.base.stats import generator
+from gmb_hf.base.tables import Column, Table
 from gmb_hf.crucible.margins import Floats
 from gmb_hf.crucible.scores import ItemScores
-from gmb_hf.documents import Record
-from gmb_hf.errors import InputError, positive_int
-from gmb_hf.escape import number
-from gmb_hf.files import read_json, read_jsonl, read_text, write_json
 from gmb_hf.report import style
 from gmb_hf.report.sheet import Sheet
-from gmb_hf.stats import generator
-from gmb_hf.tables import Column, Table
 
 Pair = tuple[Floats, Floats]
 RETENTION, GENERALIZATION = "frozen_tier3", "organic_holdout"

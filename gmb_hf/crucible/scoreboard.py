@@ -16,15 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, FiniteFloat, model_validator
 
+from gmb_hf.base.documents import Section
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.escape import cut, html_table, number
+from gmb_hf.base.files import read_json, write_json
+from gmb_hf.base.fingerprints import fingerprint, fingerprint_line
+from gmb_hf.base.tables import Column, Line, Table
 from gmb_hf.crucible.margins import TIERS, check_names, margin_stats
 from gmb_hf.crucible.scores import ItemScores
-from gmb_hf.documents import Section
-from gmb_hf.errors import InputError
-from gmb_hf.escape import cut, html_table, number
-from gmb_hf.files import read_json, write_json
-from gmb_hf.fingerprints import fingerprint, fingerprint_line
 from gmb_hf.report.sheet import Sheet
-from gmb_hf.tables import Column, Line, Table
 
 SEED = 42
 """Seed of an evaluation that names none; it is part of the fingerprint."""

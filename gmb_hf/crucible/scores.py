@@ -20,7 +20,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import Field
 
-from gmb_hf import extras
+from gmb_hf.base import extras
+from gmb_hf.base.documents import Section
+from gmb_hf.base.errors import InputError, first_line, nearest, repeated
+from gmb_hf.base.files import atomic_path, check_file, parse_json, read_jsonl, write_jsonl
+from gmb_hf.base.fingerprints import item_hash
+from gmb_hf.base.pretrained import Source, find_encoder
 from gmb_hf.crucible import margins
 from gmb_hf.crucible.bundles import (
     BundleFile,
@@ -31,11 +36,6 @@ from gmb_hf.crucible.bundles import (
     read_vectors,
     similarities_of,
 )
-from gmb_hf.documents import Section
-from gmb_hf.errors import InputError, first_line, nearest, repeated
-from gmb_hf.files import atomic_path, check_file, parse_json, read_jsonl, write_jsonl
-from gmb_hf.fingerprints import item_hash
-from gmb_hf.pretrained import Source, find_encoder
 
 _KEY = b"gmb_crucible"
 _LIBRARY = "sentence_transformers"

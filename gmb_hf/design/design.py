@@ -33,8 +33,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from gmb_hf.documents import Document, Many, Section, at, load_yaml, write_yaml
-from gmb_hf.errors import InputError, repeated, unknown
+from gmb_hf.base.documents import Document, Many, Section, at, load_yaml, write_yaml
+from gmb_hf.base.errors import InputError, repeated, unknown
 
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]

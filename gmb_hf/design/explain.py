@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from gmb_hf.base.errors import first_of
+from gmb_hf.base.fingerprints import SHOWN
 from gmb_hf.design.design import EVENT_TYPES, Design, Ensemble, ParamValue, Score
 from gmb_hf.design.lock import (
     CENTRAL,
@@ -17,8 +19,6 @@ from gmb_hf.design.lock import (
     feature_name,
 )
 from gmb_hf.design.power import effective_budget, in_words, promise, runs_needed, runs_to_promise
-from gmb_hf.errors import first_of
-from gmb_hf.fingerprints import SHOWN
 
 _ORIENTATION = {1: "as declared", -1: "reversed"}
 # The fields that `explain_design` speaks of; any other is told by its help text.

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from gmb_hf.base.errors import InputError, first_of
 from gmb_hf.design.design import EVENT_STEP, EVENT_TYPES, PARTS, UNDECLARED, Design
 from gmb_hf.design.power import (
     draws_needed,
@@ -27,7 +28,6 @@ from gmb_hf.design.power import (
     runs_to_bound,
     runs_to_promise,
 )
-from gmb_hf.errors import InputError, first_of
 
 _PATIENCE = 10.0  # seconds; a repository on a slow disk is no reason to hang
 _TO_FILL_IN = re.compile(r"<.*>|YYYY-MM-DD|", re.DOTALL)

@@ -20,9 +20,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AllowInfNan, Field, FiniteFloat, field_validator, model_validator
 
 from gmb_hf._version import __version__
-from gmb_hf.design.design import UNDECLARED, Design, Ensemble, ParamValue
-from gmb_hf.design.power import effective_budget
-from gmb_hf.documents import (
+from gmb_hf.base.documents import (
     Count,
     Many,
     Section,
@@ -32,9 +30,11 @@ from gmb_hf.documents import (
     seal,
     write_yaml,
 )
-from gmb_hf.errors import InputError, first_of, unknown
-from gmb_hf.escape import cut, html_table
-from gmb_hf.files import claimed
+from gmb_hf.base.errors import InputError, first_of, unknown
+from gmb_hf.base.escape import cut, html_table
+from gmb_hf.base.files import claimed
+from gmb_hf.design.design import UNDECLARED, Design, Ensemble, ParamValue
+from gmb_hf.design.power import effective_budget
 from gmb_hf.runs.runlog import RunLog
 
 FORMAT = 1

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, bdtrik, betaincinv, betaln, gammainc
 
-from gmb_hf.stats import runs_for_zero
+from gmb_hf.base.stats import runs_for_zero
 
 # 1/f and 5(1-f)/f of round targets are whole numbers that floats may miss from above.
 _SLACK = 1e-9

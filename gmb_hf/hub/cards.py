@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 import yaml
 from pydantic import Field
 
-from gmb_hf import escape, fingerprints
 from gmb_hf._version import __version__
-from gmb_hf.documents import Section, parse_yaml
-from gmb_hf.errors import InputError, choose, first_of
-from gmb_hf.files import lies_inside, shipped
-from gmb_hf.fingerprints import HASH_LENGTH, SHOWN, ContentHash, fingerprint
+from gmb_hf.base import escape, fingerprints
+from gmb_hf.base.documents import Section, parse_yaml
+from gmb_hf.base.errors import InputError, choose, first_of
+from gmb_hf.base.files import lies_inside, shipped
+from gmb_hf.base.fingerprints import HASH_LENGTH, SHOWN, ContentHash, fingerprint
 from gmb_hf.runs.runlog import RunItems
 
 if TYPE_CHECKING:

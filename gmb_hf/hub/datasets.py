@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gmb_hf.errors import InputError, choose, repeated
-from gmb_hf.files import claimed, clear_os_errors, write_text
+from gmb_hf.base.errors import InputError, choose, repeated
+from gmb_hf.base.files import claimed, clear_os_errors, write_text
 from gmb_hf.hub import cards
 from gmb_hf.hub.cards import Card, CardFingerprint, Content
 from gmb_hf.runs.metadata import DIFFERS, DROPPED_KEY

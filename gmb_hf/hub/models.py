@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from gmb_hf.base.errors import InputError, choose
+from gmb_hf.base.files import read_json, whole_folder, write_text
+from gmb_hf.base.fingerprints import ContentHash
+from gmb_hf.base.repositories import Pushed, publish
 from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.results import Results
-from gmb_hf.errors import InputError, choose
-from gmb_hf.files import read_json, whole_folder, write_text
-from gmb_hf.fingerprints import ContentHash
 from gmb_hf.hub.cards import CARD, KEY, Card, CardFingerprint, render_card
 from gmb_hf.hub.datasets import LICENSE
 from gmb_hf.report.answer import RUNS, answer, label_of
@@ -30,7 +31,6 @@ from gmb_hf.report.curves import grokking_curves
 from gmb_hf.report.figures import draw
 from gmb_hf.report.report import headline_tables
 from gmb_hf.report.style import save_figure
-from gmb_hf.repositories import Pushed, publish
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.runlog import RunLog
 
@@ -93,12 +93,12 @@ def create_model(
         raise InputError(f"--prime is of the preset grokking; {preset} has none")
     if tokenizer is not None and preset != "gpt2":
         raise InputError(f"--tokenizer is of the preset gpt2; {preset} brings its own")
-    from gmb_hf.language.config import language_preset
-    from gmb_hf.language.data import load_tokenizer
-    from gmb_hf.language.train import model_shape as text_shape
-    from gmb_hf.sequential.config import FORMAL, MODULAR
-    from gmb_hf.sequential.config import preset as sequential_preset
-    from gmb_hf.sequential.train import model_shape
+    from gmb_hf.protocol.language.config import language_preset
+    from gmb_hf.protocol.language.data import load_tokenizer
+    from gmb_hf.protocol.language.train import model_shape as text_shape
+    from gmb_hf.protocol.sequential.config import FORMAL, MODULAR
+    from gmb_hf.protocol.sequential.config import preset as sequential_preset
+    from gmb_hf.protocol.sequential.train import model_shape
     from gmb_hf.training.checkpoints import save_model
     from gmb_hf.training.ensemble import seeded_model
     from gmb_hf.training.launch import silence_transformers
@@ -522,8 +522,8 @@ def read_described_model(folder: str | Path) -> DescribedModel | None:
     Raises:
         InputError: there is no whole model, or its note cannot be read.
     """
-    from gmb_hf.language.data import TRAINING_TEXT
-    from gmb_hf.sequential.folder import SEQUENCE
+    from gmb_hf.protocol.language.data import TRAINING_TEXT
+    from gmb_hf.protocol.sequential.folder import SEQUENCE
 
     place = Path(folder)
     for name, read in ((SEQUENCE, _of_a_sequence), (TRAINING_TEXT, _of_text)):
@@ -541,7 +541,7 @@ def read_described_model(folder: str | Path) -> DescribedModel | None:
 
 
 def _of_a_sequence(place: Path, note: Mapping[str, Any]) -> DescribedModel:
-    from gmb_hf.sequential.config import SequentialConfig
+    from gmb_hf.protocol.sequential.config import SequentialConfig
     from gmb_hf.training.checkpoints import load_model
 
     preset = {"preset": note["preset"]}
@@ -586,8 +586,8 @@ def _of_a_sequence(place: Path, note: Mapping[str, Any]) -> DescribedModel:
 def _of_text(place: Path, note: Mapping[str, Any]) -> DescribedModel:
     from transformers import pipeline
 
-    from gmb_hf.language.data import load_tokenizer
-    from gmb_hf.pretrained import find_model
+    from gmb_hf.base.pretrained import find_model
+    from gmb_hf.protocol.language.data import load_tokenizer
     from gmb_hf.training.checkpoints import load_model
     from gmb_hf.training.launch import silence_transformers
 

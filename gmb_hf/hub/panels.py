@@ -27,14 +27,15 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from gmb_hf._version import __version__
+from gmb_hf.base.documents import Many, Section, canonical_hash, load_yaml, write_yaml
+from gmb_hf.base.errors import InputError, choose, unknown
+from gmb_hf.base.escape import number
+from gmb_hf.base.files import claimed, lies_inside, whole_folder, write_text
+from gmb_hf.base.fingerprints import SHOWN, source_hash
+from gmb_hf.base.repositories import Pushed, publish
 from gmb_hf.benchmark.first_alarm import MEMORISATION
 from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
-from gmb_hf.documents import Many, Section, canonical_hash, load_yaml, write_yaml
-from gmb_hf.errors import InputError, choose, unknown
-from gmb_hf.escape import number
-from gmb_hf.files import claimed, lies_inside, whole_folder, write_text
-from gmb_hf.fingerprints import SHOWN, source_hash
 from gmb_hf.hub.cards import (
     CARD,
     HERE,
@@ -47,7 +48,6 @@ from gmb_hf.hub.cards import (
     verify,
 )
 from gmb_hf.indicators.catalogue import compute
-from gmb_hf.repositories import Pushed, publish
 from gmb_hf.runs.metadata import EXTERNAL, hub_sources, with_hub_runs
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.readers import Sources

@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gmb_hf.base.errors import InputError, choose, first_of
+from gmb_hf.base.repositories import Address, Pushed, has_repository, publish, pull
 from gmb_hf.design.design import Design
-from gmb_hf.errors import InputError, choose, first_of
 from gmb_hf.hub.cards import CARD, HERE, KEY, Card, CardFingerprint, refuse_unfrozen, verify
 from gmb_hf.hub.panels import HELD_OUT, PREFIX, FrozenPanel, panel_of
-from gmb_hf.repositories import Address, Pushed, has_repository, publish, pull
 from gmb_hf.runs.metadata import DIFFERS, hub_entry, with_hub_runs
 from gmb_hf.runs.runlog import RunLog
 

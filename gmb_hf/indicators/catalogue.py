@@ -24,9 +24,9 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from gmb_hf.errors import InputError, unknown
+from gmb_hf.base.errors import InputError, unknown
+from gmb_hf.base.plugins import load_plugins
 from gmb_hf.indicators.causal import Values
-from gmb_hf.plugins import load_plugins
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
 

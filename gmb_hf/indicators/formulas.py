@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.indicators import causal
 from gmb_hf.indicators.catalogue import Observables, register, register_column
 from gmb_hf.runs.metadata import LEVELS, at_level

@@ -9,7 +9,7 @@ A saved model carries its own code, so that it loads with `trust_remote_code=Tru
 package is not installed; its tokenizer needs none.
 """
 
-from gmb_hf.extras import needing
+from gmb_hf.base.extras import needing
 
 with needing("gmb_hf.modeling"):
     from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer

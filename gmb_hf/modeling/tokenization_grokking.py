@@ -21,7 +21,7 @@ from typing import Any, Self
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.tasks.task import Task
 
 SHARED = "op"

@@ -30,10 +30,10 @@ from accelerate.utils import broadcast_object_list, extract_model_from_parallel
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from gmb_hf.base.errors import InputError, choose
+from gmb_hf.base.files import clear_os_errors
 from gmb_hf.benchmark.results import Results
 from gmb_hf.design.lock import Lock
-from gmb_hf.errors import InputError, choose
-from gmb_hf.files import clear_os_errors
 from gmb_hf.monitor.monitor import AlarmMonitor, read_state, write_state
 from gmb_hf.monitor.observe import Extra, ModelObserver, Parts
 from gmb_hf.monitor.reading import Reading, State, Unit

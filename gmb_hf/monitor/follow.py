@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, Self
 
-from gmb_hf.errors import InputError, choose, repeated
-from gmb_hf.escape import one_line
-from gmb_hf.files import as_float, json_fault, parse_json
+from gmb_hf.base.errors import InputError, choose, repeated
+from gmb_hf.base.escape import one_line
+from gmb_hf.base.files import as_float, json_fault, parse_json
 from gmb_hf.monitor.monitor import AlarmMonitor, StateFile, read_state
 from gmb_hf.monitor.reading import Reading
 from gmb_hf.runs.columns import KEYS, RUN, STEP, find_step

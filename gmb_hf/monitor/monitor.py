@@ -26,6 +26,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 from pydantic import FiniteFloat
 
+from gmb_hf.base.documents import Many, Section
+from gmb_hf.base.errors import InputError, choose, nearest
+from gmb_hf.base.escape import one_line
+from gmb_hf.base.files import check_file, claim, read_json, write_text
+from gmb_hf.base.fingerprints import item_hash
 from gmb_hf.benchmark.first_alarm import shared_thresholds
 from gmb_hf.benchmark.health import LockedBounds
 from gmb_hf.benchmark.prepare import locked_entry
@@ -33,11 +38,6 @@ from gmb_hf.benchmark.results import Results, disagreements
 from gmb_hf.benchmark.verdict import AGAINST_ALARM
 from gmb_hf.design.lock import Lock, differing
 from gmb_hf.design.power import in_words, promise, runs_to_promise
-from gmb_hf.documents import Many, Section
-from gmb_hf.errors import InputError, choose, nearest
-from gmb_hf.escape import one_line
-from gmb_hf.files import check_file, claim, read_json, write_text
-from gmb_hf.fingerprints import item_hash
 from gmb_hf.indicators.causal import Memory
 from gmb_hf.indicators.ensemble import member_indicators
 from gmb_hf.monitor import reading
@@ -373,7 +373,7 @@ def _short(lock_hash: str | None) -> str:
 
 
 class StateFile:
-    """A claim on a file; `InputError` as `gmb_hf.files.claim`: another monitor may have it."""
+    """A claim on a file; `InputError` as `gmb_hf.base.files.claim`: another monitor may have it."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

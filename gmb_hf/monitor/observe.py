@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from transformers.pytorch_utils import Conv1D
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.tasks.modular import is_prime
 from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training import observables as measures

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.health import Drift
-from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import Indicator, Observables, scored
 from gmb_hf.indicators.causal import Memory, carrying
 

@@ -13,6 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 
+from gmb_hf.base.escape import shorten, steps
+from gmb_hf.base.stats import IntervalRecord
+from gmb_hf.base.tables import follow
 from gmb_hf.benchmark.compat import explain_settings, settings_of
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
 from gmb_hf.benchmark.records import (
@@ -28,10 +31,7 @@ from gmb_hf.benchmark.verdict import DESIGN_FAULT, IndicatorRecord
 from gmb_hf.design.design import ENSEMBLE
 from gmb_hf.design.explain import explain_design
 from gmb_hf.design.power import in_words
-from gmb_hf.escape import shorten, steps
 from gmb_hf.indicators import catalogue
-from gmb_hf.stats import IntervalRecord
-from gmb_hf.tables import follow
 
 GROUPS = {
     "monitor": "Sees no test labels: a monitor",

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gmb_hf import escape
+from gmb_hf.base import escape
+from gmb_hf.base.documents import canonical_hash
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.files import write_text
+from gmb_hf.base.tables import Column, Table, follow
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.documents import canonical_hash
-from gmb_hf.errors import InputError
-from gmb_hf.files import write_text
 from gmb_hf.report.answer import primary_budget, primary_target, shown_p
-from gmb_hf.tables import Column, Table, follow
 
 Value = str | float | None
 

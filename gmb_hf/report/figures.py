@@ -16,6 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch, Patch
 from numpy.typing import NDArray
 
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.escape import percent, steps
+from gmb_hf.base.tables import follow
 from gmb_hf.benchmark.compat import CompatSettings, Reproduction, primary_point, settings_of
 from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
@@ -27,8 +30,6 @@ from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import in_words, pass_line
-from gmb_hf.errors import InputError
-from gmb_hf.escape import percent, steps
 from gmb_hf.report import style
 from gmb_hf.report.answer import (
     BLIND_ALARM,
@@ -66,7 +67,6 @@ from gmb_hf.report.style import (
     rate_text,
     shorten,
 )
-from gmb_hf.tables import follow
 
 _COLUMNS = 6
 _LOWEST = 0.004

@@ -19,6 +19,12 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from gmb_hf._version import __version__
+from gmb_hf.base.documents import plain_data
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.escape import number, one_line, percent
+from gmb_hf.base.files import write_text
+from gmb_hf.base.stats import IntervalRecord
+from gmb_hf.base.tables import Line, Table, follow
 from gmb_hf.benchmark.compat import settings_of
 from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord
 from gmb_hf.benchmark.nulls import NULLS
@@ -28,10 +34,6 @@ from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import in_words
-from gmb_hf.documents import plain_data
-from gmb_hf.errors import InputError
-from gmb_hf.escape import number, one_line, percent
-from gmb_hf.files import write_text
 from gmb_hf.report.answer import (
     BLIND_ALARM,
     COMBINATION,
@@ -56,8 +58,6 @@ from gmb_hf.report.answer import (
 )
 from gmb_hf.report.sheet import asset, template
 from gmb_hf.report.tables import budget_table, run_budget_table, runs_table, verdict_table
-from gmb_hf.stats import IntervalRecord
-from gmb_hf.tables import Line, Table, follow
 
 SCRIPTS = ("table.js", "score.js")
 """Sorting and filtering of a table, and the charts of a score: what other pages use, too."""

@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gmb_hf import escape
+from gmb_hf.base import escape
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.files import write_text
+from gmb_hf.base.tables import follow
 from gmb_hf.benchmark import nulls
 from gmb_hf.benchmark.compat import Reproduction, settings_of
 from gmb_hf.benchmark.evaluate import Evaluation
@@ -19,8 +22,6 @@ from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results, definition_of_done
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.power import in_words
-from gmb_hf.errors import InputError
-from gmb_hf.files import write_text
 from gmb_hf.report.answer import (
     GROUPS,
     Answer,
@@ -45,7 +46,6 @@ from gmb_hf.report.tables import (
     verdict_table,
     write_tables,
 )
-from gmb_hf.tables import follow
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -22,10 +22,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from gmb_hf._version import __version__
+from gmb_hf.base.escape import markdown, one_line
+from gmb_hf.base.files import write_text
+from gmb_hf.base.tables import Column, Line, Table
 from gmb_hf.design.power import in_words
-from gmb_hf.escape import markdown, one_line
-from gmb_hf.files import write_text
-from gmb_hf.tables import Column, Line, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

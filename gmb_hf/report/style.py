@@ -24,8 +24,8 @@ from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf import escape
-from gmb_hf.files import atomic_path
+from gmb_hf.base import escape
+from gmb_hf.base.files import atomic_path
 
 BLACK = "#000000"
 ORANGE = "#E69F00"

@@ -12,6 +12,9 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gmb_hf.base.escape import number, p_value, percent, steps, yes_no
+from gmb_hf.base.stats import IntervalRecord
+from gmb_hf.base.tables import Column, Row, Table, follow
 from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord
 from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.operationality import AchievedRecord
@@ -21,7 +24,6 @@ from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import ENSEMBLE
 from gmb_hf.design.power import in_words, runs_needed
-from gmb_hf.escape import number, p_value, percent, steps, yes_no
 from gmb_hf.report.answer import (
     ends,
     hardest,
@@ -30,8 +32,6 @@ from gmb_hf.report.answer import (
     shown_name,
     shown_p,
 )
-from gmb_hf.stats import IntervalRecord
-from gmb_hf.tables import Column, Row, Table, follow
 
 
 def gate_summary(results: Results) -> Table:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from gmb_hf.errors import InputError, nearest, repeated
+from gmb_hf.base.errors import InputError, nearest, repeated
 
 STEP = "step"
 RUN = "run"

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from gmb_hf.errors import InputError, first_of, nearest, repeated
+from gmb_hf.base.errors import InputError, first_of, nearest, repeated
 from gmb_hf.runs.columns import RUN, SEED, STEP, Wanted
 from gmb_hf.runs.metadata import EXTERNAL, JOINED, JUDGE, with_entries
 from gmb_hf.runs.readers import reader_of

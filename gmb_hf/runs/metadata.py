@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
-from gmb_hf.errors import InputError
-from gmb_hf.files import parse_json
-from gmb_hf.fingerprints import SHOWN, FingerprintMismatchError
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.files import parse_json
+from gmb_hf.base.fingerprints import SHOWN, FingerprintMismatchError
 
 METADATA_KEY = b"gmb"
 DROPPED_KEY = b"gmb_dropped_duplicates"

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.errors import InputError, repeated
-from gmb_hf.escape import cut, html_table
+from gmb_hf.base.errors import InputError, repeated
+from gmb_hf.base.escape import cut, html_table
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -32,11 +32,11 @@ import pyarrow.json as pajson
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from gmb_hf import extras
-from gmb_hf.errors import InputError, nearest, repeated
-from gmb_hf.escape import one_line
-from gmb_hf.files import DEEPEST, as_float, json_fault, parse_json
-from gmb_hf.plugins import load_plugins
+from gmb_hf.base import extras
+from gmb_hf.base.errors import InputError, nearest, repeated
+from gmb_hf.base.escape import one_line
+from gmb_hf.base.files import DEEPEST, as_float, json_fault, parse_json
+from gmb_hf.base.plugins import load_plugins
 from gmb_hf.runs import metadata as meta
 from gmb_hf.runs.columns import KEYS, RUN, SEED, STEP, STEP_NAMES, RawTable, Wanted, find_step
 

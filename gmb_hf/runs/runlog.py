@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.errors import InputError, choose, positive_int, repeated
-from gmb_hf.escape import cut, html_table
-from gmb_hf.files import atomic_path
-from gmb_hf.fingerprints import ContentHash, item_hash
+from gmb_hf.base.errors import InputError, choose, positive_int, repeated
+from gmb_hf.base.escape import cut, html_table
+from gmb_hf.base.files import atomic_path
+from gmb_hf.base.fingerprints import ContentHash, item_hash
 from gmb_hf.runs import columns as cols
 from gmb_hf.runs import metadata as meta
 from gmb_hf.runs.columns import KEYS, RUN, STEP, OnDuplicate, RawTable, Wanted

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.runs.columns import RUN, STEP, float_column
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog, at_shared_steps

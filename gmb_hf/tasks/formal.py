@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gmb_hf.errors import InputError, choose, positive_int
+from gmb_hf.base.errors import InputError, choose, positive_int
 from gmb_hf.tasks.task import BOS_WORD, EOS_WORD, Ints, Task, Vocabulary, check_row_count
 
 FORMAL_SEP = 97

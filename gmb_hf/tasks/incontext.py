@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.errors import InputError, choose, not_negative, positive_int
+from gmb_hf.base.errors import InputError, choose, not_negative, positive_int
 from gmb_hf.tasks import task
 from gmb_hf.tasks.modular import is_prime, nearest_prime
 from gmb_hf.tasks.task import BOS_WORD, EOS_WORD, Flags, Ints, Task, Vocabulary

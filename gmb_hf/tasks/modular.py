@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gmb_hf.errors import InputError, choose, positive_int
-from gmb_hf.errors import fraction as checked_fraction
+from gmb_hf.base.errors import InputError, choose, positive_int
+from gmb_hf.base.errors import fraction as checked_fraction
 from gmb_hf.tasks import task
 from gmb_hf.tasks.task import EquationTokens, Flags, Ints, Task, Vocabulary
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
-from gmb_hf.errors import InputError, choose, unknown
-from gmb_hf.plugins import load_plugins
+from gmb_hf.base.errors import InputError, choose, unknown
+from gmb_hf.base.plugins import load_plugins
 from gmb_hf.tasks.formal import LANGUAGES, FormalTask
 from gmb_hf.tasks.incontext import REAL, RULES, InContextTask
 from gmb_hf.tasks.modular import OPERATIONS, ModularTask

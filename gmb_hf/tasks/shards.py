@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.errors import InputError
-from gmb_hf.files import atomic_path, clear_os_errors
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.files import atomic_path, clear_os_errors
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import random_stream, train_rows

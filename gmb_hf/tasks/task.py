@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.errors import InputError, choose
-from gmb_hf.errors import fraction as checked_fraction
+from gmb_hf.base.errors import InputError, choose
+from gmb_hf.base.errors import fraction as checked_fraction
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.errors import InputError, choose, first_line, repeated, right_call, unknown
-from gmb_hf.files import check_file
-from gmb_hf.fingerprints import fingerprint
+from gmb_hf.base.errors import InputError, choose, first_line, repeated, right_call, unknown
+from gmb_hf.base.files import check_file
+from gmb_hf.base.fingerprints import fingerprint
 
 SEPARATOR = "<|endoftext|>"
 PIECE = 1 << 16

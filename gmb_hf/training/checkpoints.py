@@ -21,11 +21,11 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import GenerationConfig
 
-from gmb_hf.errors import InputError
-from gmb_hf.files import parse_json, whole_folder, write_bytes
-from gmb_hf.fingerprints import HASH_LENGTH
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.files import parse_json, whole_folder, write_bytes
+from gmb_hf.base.fingerprints import HASH_LENGTH
+from gmb_hf.base.pretrained import find_model
 from gmb_hf.modeling import GrokkingTokenizer, GrokkingTransformerForCausalLM
-from gmb_hf.pretrained import find_model
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.task import Task
 from gmb_hf.training.config import TrainingSettings, format_seeds

@@ -20,9 +20,9 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.base.documents import Section, parse_yaml, section_in
+from gmb_hf.base.errors import InputError, choose, fraction, not_negative, positive, positive_int
 from gmb_hf.design.design import Design
-from gmb_hf.documents import Section, parse_yaml, section_in
-from gmb_hf.errors import InputError, choose, fraction, not_negative, positive, positive_int
 from gmb_hf.tasks.modular import OP_TOKENS, OPERATIONS, ModularTask
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import Task

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import yaml
 
-from gmb_hf.documents import load_yaml
-from gmb_hf.errors import InputError, first_of
-from gmb_hf.files import remove_strays, write_text
+from gmb_hf.base.documents import load_yaml
+from gmb_hf.base.errors import InputError, first_of
+from gmb_hf.base.files import remove_strays, write_text
 from gmb_hf.runs.readers import reader_of
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.config import Config, RunConfig, first_difference

@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from gmb_hf.errors import InputError, choose, positive_int
-from gmb_hf.extras import needing
+from gmb_hf.base.errors import InputError, choose, positive_int
+from gmb_hf.base.extras import needing
 from gmb_hf.training.config import DEVICES
 
 if TYPE_CHECKING:

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.modeling.loops import halting_shares
 from gmb_hf.runs.metadata import LEVELS, at_level

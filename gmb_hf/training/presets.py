@@ -19,9 +19,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from gmb_hf.base.errors import choose
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import draws_needed
-from gmb_hf.errors import choose
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.config import (
     DesignSettings,

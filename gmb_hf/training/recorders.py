@@ -14,7 +14,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.training.ensemble import Ensemble
 
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.modeling.mixers import Mixer, mixers_of
 from gmb_hf.training import blocks

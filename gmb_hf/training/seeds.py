@@ -31,7 +31,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from gmb_hf._version import __version__
-from gmb_hf.errors import InputError, choose
+from gmb_hf.base.errors import InputError, choose
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.runs.runlog import RunLog

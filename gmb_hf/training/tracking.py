@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from gmb_hf import extras
-from gmb_hf.errors import choose
+from gmb_hf.base import extras
+from gmb_hf.base.errors import choose
 from gmb_hf.training.launch import Listener
 
 logger = logging.getLogger(__name__)

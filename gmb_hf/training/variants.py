@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gmb_hf.errors import InputError, choose, positive_int, repeated
+from gmb_hf.base.errors import InputError, choose, positive_int, repeated
 
 DENSE = "dense"
 HEBBIAN_RATE = 1e-3

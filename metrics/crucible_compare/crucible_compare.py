@@ -6,7 +6,7 @@ Paired tests of Crucible, exact and by permutation.
 import evaluate
 
 from gmb_hf.crucible.calls import compare
-from gmb_hf.metrics import CrucibleModule
+from gmb_hf.jobs.metrics import CrucibleModule
 
 _DESCRIPTION = """
 Both models score the same items. McNemar's exact test asks whether one passes items that the other

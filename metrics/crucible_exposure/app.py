@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gmb_hf.apps.items import exposure_app
+from gmb_hf.hub.apps.items import exposure_app
 
 demo = exposure_app(Path(__file__).with_name("crucible_exposure.py"))
 

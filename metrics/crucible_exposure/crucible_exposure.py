@@ -6,7 +6,7 @@ Expected exposures of Crucible, to detect dilution before training.
 import evaluate
 
 from gmb_hf.crucible.calls import exposure
-from gmb_hf.metrics import CrucibleModule
+from gmb_hf.jobs.metrics import CrucibleModule
 
 _DESCRIPTION = """
 steps x batch size x probability x ratio / size is what an item of a pool can expect. Below 50

@@ -6,7 +6,7 @@ Margins of Crucible: does a model still rank its hardest known cases right?
 import evaluate
 
 from gmb_hf.crucible.calls import margin
-from gmb_hf.metrics import CrucibleModule
+from gmb_hf.jobs.metrics import CrucibleModule
 
 _DESCRIPTION = """
 The margin of an item is the similarity of its positive to the anchor minus that of the closest

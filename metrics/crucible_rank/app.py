@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gmb_hf.apps.items import items_app
+from gmb_hf.hub.apps.items import items_app
 
 demo = items_app(Path(__file__).with_name("crucible_rank.py"))
 

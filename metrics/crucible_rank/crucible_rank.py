@@ -6,7 +6,7 @@ Ranks of Crucible: does a model still rank its hardest known cases right?
 import evaluate
 
 from gmb_hf.crucible.calls import rank
-from gmb_hf.metrics import CrucibleModule
+from gmb_hf.jobs.metrics import CrucibleModule
 
 _DESCRIPTION = """
 The rank of an item's positive is 1 plus the negatives that are more similar to the anchor. Ties

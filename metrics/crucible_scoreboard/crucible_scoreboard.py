@@ -6,7 +6,7 @@ The scoreboard of Crucible, in the schema of its specification.
 import evaluate
 
 from gmb_hf.crucible.calls import scoreboard
-from gmb_hf.metrics import CrucibleModule
+from gmb_hf.jobs.metrics import CrucibleModule
 
 _DESCRIPTION = """
 Margins and ranks of all items and of each tier, under a header that says what was evaluated on: two

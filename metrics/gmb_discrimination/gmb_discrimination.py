@@ -6,7 +6,7 @@ Layer A of GMB v0.4, the Grokking Monitorability Benchmark.
 import evaluate
 
 from gmb_hf.benchmark.series import INPUTS, discrimination
-from gmb_hf.metrics import GmbModule
+from gmb_hf.jobs.metrics import GmbModule
 
 _DESCRIPTION = """
 Area under the ROC curve and average precision of positive windows, those shortly before the event,

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gmb_hf.apps.series import series_app
+from gmb_hf.hub.apps.series import series_app
 
 demo = series_app(Path(__file__).with_name("gmb_first_alarm.py"))
 

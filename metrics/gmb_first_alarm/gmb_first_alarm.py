@@ -7,7 +7,7 @@ Benchmark.
 import evaluate
 
 from gmb_hf.benchmark.series import INPUTS, first_alarm
-from gmb_hf.metrics import GmbModule
+from gmb_hf.jobs.metrics import GmbModule
 
 _DESCRIPTION = """
 From burn_in on, the first checkpoint before t* with a score at or above the threshold is a run's

@@ -6,7 +6,7 @@ Layer B of GMB v0.4, the Grokking Monitorability Benchmark.
 import evaluate
 
 from gmb_hf.benchmark.series import INPUTS, operationality
-from gmb_hf.metrics import GmbModule
+from gmb_hf.jobs.metrics import GmbModule
 
 _DESCRIPTION = """
 For each target false positive rate f a threshold is calibrated on negative windows, those well

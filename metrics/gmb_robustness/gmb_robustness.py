@@ -6,7 +6,7 @@ Layer D of GMB v0.4, the Grokking Monitorability Benchmark.
 import evaluate
 
 from gmb_hf.benchmark.series import INPUTS, robustness
-from gmb_hf.metrics import GmbModule
+from gmb_hf.jobs.metrics import GmbModule
 
 _DESCRIPTION = """
 The score is judged again with 0.8, 1 and 1.25 times the horizon, its trailing mean over 1, 3 and 5

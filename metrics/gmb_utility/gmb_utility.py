@@ -6,7 +6,7 @@ Layer C of GMB v0.4, the Grokking Monitorability Benchmark.
 import evaluate
 
 from gmb_hf.benchmark.series import INPUTS, utility
-from gmb_hf.metrics import GmbModule
+from gmb_hf.jobs.metrics import GmbModule
 
 _DESCRIPTION = """
 At the threshold for each target false positive rate f: the share of events with an alarm in the

@@ -6,7 +6,7 @@ The verdict of GMB v0.4, the Grokking Monitorability Benchmark, over its four la
 import evaluate
 
 from gmb_hf.benchmark.series import INPUTS, verdict
-from gmb_hf.metrics import GmbModule
+from gmb_hf.jobs.metrics import GmbModule
 
 _DESCRIPTION = """
 SUPPORTED_FOR_ALARM, RANK_ONLY, ESTIMATOR_UNSTABLE or INCONCLUSIVE, from all four layers: ranking,

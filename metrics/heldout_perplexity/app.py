@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gmb_hf.apps.items import documents_app
+from gmb_hf.hub.apps.items import documents_app
 
 demo = documents_app(Path(__file__).with_name("heldout_perplexity.py"))
 

@@ -5,7 +5,7 @@ Loss, perplexity and bits per byte from the log-probabilities that any model gav
 
 import evaluate
 
-from gmb_hf.metrics import StatisticModule
+from gmb_hf.jobs.metrics import StatisticModule
 from gmb_hf.tasks.text import check_settings, heldout_perplexity
 
 _DESCRIPTION = """

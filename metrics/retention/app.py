@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gmb_hf.apps.items import phases_app
+from gmb_hf.hub.apps.items import phases_app
 
 demo = phases_app(Path(__file__).with_name("retention.py"))
 

@@ -6,9 +6,9 @@ Lopez-Paz and Ranzato (2017) and Chaudhry et al. (2018).
 
 import evaluate
 
-from gmb_hf.metrics import StatisticModule
-from gmb_hf.sequential.matrix import check as check_settings
-from gmb_hf.sequential.matrix import retention
+from gmb_hf.jobs.metrics import StatisticModule
+from gmb_hf.protocol.sequential.matrix import check as check_settings
+from gmb_hf.protocol.sequential.matrix import retention
 
 _DESCRIPTION = """
 A model is trained on tasks one after the other, and after each phase it is evaluated on all of

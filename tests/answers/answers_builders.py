@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import transformers
 
-from gmb_hf.answers.files import Answer
+from gmb_hf.protocol.answers.files import Answer
 from gmb_hf.training.launch import silence_transformers
 
 WORDS = (

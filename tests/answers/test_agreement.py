@@ -12,16 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from gmb_hf.answers.files import NAME, Answer, consistency
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.indicators.catalogue import compute
-from gmb_hf.language.config import (
+from gmb_hf.protocol.answers.files import NAME, Answer, consistency
+from gmb_hf.protocol.language.config import (
     ConsistencySettings,
     LanguageConfig,
     LanguageTraining,
     language_preset,
 )
-from gmb_hf.language.train import kept_path, self_consistency, train
+from gmb_hf.protocol.language.train import kept_path, self_consistency, train
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.text import TextFile, disagreement
 from gmb_hf.training.launch import make_accelerator
@@ -129,14 +129,14 @@ class TestInTraining:
         accelerator = make_accelerator(cpu=True)
         together = self_consistency(model, stream, settings, accelerator)[NAME]
         assert 0 < together < 0.5
-        monkeypatch.setattr("gmb_hf.language.train._ROWS", 1)
+        monkeypatch.setattr("gmb_hf.protocol.language.train._ROWS", 1)
         assert self_consistency(model, stream, settings, accelerator)[NAME] == together
         with torch.no_grad():
             model.lm_head.weight.mul_(torch.nan)
         assert np.isnan(self_consistency(model, stream, settings, accelerator)[NAME])
 
     def test_models_on_the_way_are_kept(self, story: TextFile, tmp_path: Path) -> None:
-        from gmb_hf.answers.models import find_checkpoints
+        from gmb_hf.protocol.answers.models import find_checkpoints
 
         self.trained(tmp_path, story, MEASURED)
         found = find_checkpoints([str(tmp_path / "kept")])

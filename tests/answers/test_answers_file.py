@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from answers_builders import answers, write_answers
 
-from gmb_hf.answers.files import Answer, by_checkpoint, read_answers, require_same_prompts
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
+from gmb_hf.protocol.answers.files import Answer, by_checkpoint, read_answers, require_same_prompts
 
 GOOD = {"run": "a", "step": 4, "prompt": "p", "sample": 0, "answer": "x"}
 

@@ -14,14 +14,14 @@ from answers_builders import save_causal, save_spaced
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, ByT5Tokenizer
 
-from gmb_hf.answers import generating
-from gmb_hf.answers.files import read_answers, read_prompts
-from gmb_hf.answers.generating import Sampling, about_path, generate
-from gmb_hf.answers.models import Model, Saved, find_checkpoints
-from gmb_hf.errors import InputError
-from gmb_hf.files import claim
-from gmb_hf.language.train import continuations
-from gmb_hf.pretrained import find_model
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.files import claim
+from gmb_hf.base.pretrained import find_model
+from gmb_hf.protocol.answers import generating
+from gmb_hf.protocol.answers.files import read_answers, read_prompts
+from gmb_hf.protocol.answers.generating import Sampling, about_path, generate
+from gmb_hf.protocol.answers.models import Model, Saved, find_checkpoints
+from gmb_hf.protocol.language.train import continuations
 from gmb_hf.runs.runlog import RunLog
 
 PROMPTS = ("the ", "a cat", "the dog ", "bird")

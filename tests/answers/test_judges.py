@@ -29,9 +29,9 @@ from transformers import (
     pipeline,
 )
 
-from gmb_hf.answers.judges import Asking, Judge, load_judge
-from gmb_hf.errors import InputError
-from gmb_hf.pretrained import find_model
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.pretrained import find_model
+from gmb_hf.protocol.answers.judges import Asking, Judge, load_judge
 
 PAIRS = [
     ("the ", "cat sat ."),

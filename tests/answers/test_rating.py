@@ -14,10 +14,10 @@ import pytest
 from answers_builders import answers
 from numpy.typing import NDArray
 
-from gmb_hf.answers.files import Answer, CheckpointScore, Scores, write_scores
-from gmb_hf.answers.judges import ScoreCache, default_cache, rate
-from gmb_hf.answers.models import equally_long
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
+from gmb_hf.protocol.answers.files import Answer, CheckpointScore, Scores, write_scores
+from gmb_hf.protocol.answers.judges import ScoreCache, default_cache, rate
+from gmb_hf.protocol.answers.models import equally_long
 from gmb_hf.runs.runlog import RunLog
 
 
@@ -116,7 +116,7 @@ def test_many_answers_are_given_to_the_judge_in_parts(
 
     parts: list[list[int]] = []
     whole = rate(answers(), Counting("another"), cache)
-    monkeypatch.setattr("gmb_hf.answers.judges._AT_ONCE", 4)
+    monkeypatch.setattr("gmb_hf.protocol.answers.judges._AT_ONCE", 4)
     found = rate(answers(), Listening(), cache)
     assert found.scores.rows == whole.scores.rows
     assert [len(part) for part in parts] == [4, 2]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from score_builders import design, judged, scores_of
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.calibration import (
     Judgement,
     calibrate,
@@ -21,7 +22,6 @@ from gmb_hf.benchmark.calibration import (
 )
 from gmb_hf.benchmark.scores import NegativeScores
 from gmb_hf.design.power import runs_needed
-from gmb_hf.errors import InputError
 
 TARGETS = st.sampled_from([0.01, 0.05, 0.10, 0.15, 0.2, 0.25, 0.5])
 

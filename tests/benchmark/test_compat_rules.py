@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from score_builders import null_paths
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.compat import (
     CompatSettings,
     average_precision,
@@ -31,7 +32,6 @@ from gmb_hf.benchmark.compat import (
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
 

@@ -10,9 +10,9 @@ import pytest
 from score_builders import design, scores_of
 from synthetic import FEW_MEMBERS
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.verdict import IndicatorRecord, judge, judge_all
-from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["strict", "v0.4"])

@@ -13,6 +13,7 @@ import pytest
 from ensemble_runs import MEMBERS, design_with, ensemble, runs, with_formula
 
 from gmb_hf import Design, InputError, Lock, RunLog, make_lock, preset
+from gmb_hf.base.documents import dump_yaml, seal
 from gmb_hf.benchmark.ensembles import COMBINATIONS, FEATURES, split_runs
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.health import lock_health
@@ -21,7 +22,6 @@ from gmb_hf.benchmark.results import Results
 from gmb_hf.design.design import PARTS, Ensemble
 from gmb_hf.design.explain import explain
 from gmb_hf.design.lock import LockedEnsemble
-from gmb_hf.documents import dump_yaml, seal
 from gmb_hf.hub.sources import part_of
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.indicators.ensemble import fitted_ensemble

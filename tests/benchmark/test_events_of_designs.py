@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from gmb_hf import Design, RunLog, preset
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.events import PUBLISHED, PUBLISHED_ALTERNATES
 from gmb_hf.benchmark.locking import explore, make_lock
 from gmb_hf.benchmark.prepare import decided_runs
 from gmb_hf.design.lock import Lock
-from gmb_hf.errors import InputError
 from gmb_hf.training.presets import design_of
 
 REGIME = {"event_type": "E_regime", "regime_radius": 20}

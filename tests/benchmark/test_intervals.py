@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from gmb_hf.stats import (
+from gmb_hf.base.stats import (
     exact_binomial,
     percentile_interval,
     quantile_intervals,

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from score_builders import design
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.events import (
     events_the_other_way,
     find_events,
     jump_events,
     plateau_events,
 )
-from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark import series
 from gmb_hf.benchmark.compat import CompatSettings, reproduce
 from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
@@ -19,7 +20,6 @@ from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results, definition_of_done
 from gmb_hf.benchmark.verdict import against_alarm
 from gmb_hf.design.design import Design
-from gmb_hf.errors import InputError
 from gmb_hf.report.answer import answer
 from gmb_hf.report.report import render_report
 from gmb_hf.runs.runlog import RunLog

@@ -12,6 +12,7 @@ from score_builders import design as small_design
 from score_builders import null_paths, scores_of
 
 import gmb_hf
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark import events, nulls
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.nulls import NullsRecord, register_null
@@ -21,7 +22,6 @@ from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import EVENT_TYPES, Design, EventDefinition
 from gmb_hf.design.explain import explain_design
 from gmb_hf.design.lint import DesignFacts, lint
-from gmb_hf.errors import InputError
 from gmb_hf.report.report import render_report
 from gmb_hf.report.tables import utility_at_fpr
 from gmb_hf.runs.runlog import RunLog

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from score_builders import design, noise_scores, scores_of
 
+from gmb_hf.base.stats import exact_binomial
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.operationality import (
     LayerBRecord,
@@ -19,7 +20,6 @@ from gmb_hf.benchmark.operationality import (
 )
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.power import pass_line
-from gmb_hf.stats import exact_binomial
 
 ALL_TARGETS = (0.01, 0.05, 0.10)
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from score_builders import design, scores_of
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.events import find_events, plateau_events
 from gmb_hf.benchmark.scores import label_windows
 from gmb_hf.design.design import Design
-from gmb_hf.errors import InputError
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
 

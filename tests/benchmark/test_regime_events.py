@@ -10,6 +10,7 @@ import pytest
 from score_builders import design, scores_of
 from synthetic import synthetic_runlog
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.events import (
     PUBLISHED,
     PUBLISHED_ALTERNATES,
@@ -20,7 +21,6 @@ from gmb_hf.benchmark.events import (
 )
 from gmb_hf.benchmark.scores import label_windows
 from gmb_hf.design.design import Design
-from gmb_hf.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 
 N = 100

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from gmb_hf.base.documents import parse_yaml
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.results import CalibrationRecord, Results, check_results, definition_of_done
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge_all
 from gmb_hf.design.design import Design
-from gmb_hf.documents import parse_yaml
-from gmb_hf.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 
 # The layout of a v0.4 results file as other people write it, with no extension at all.
@@ -159,7 +159,7 @@ class TestJsonBesideTheYaml:
         def refuse(*_: object, **__: object) -> None:
             raise AssertionError("YAML was parsed")
 
-        monkeypatch.setattr("gmb_hf.documents.parse_yaml", refuse)
+        monkeypatch.setattr("gmb_hf.base.documents.parse_yaml", refuse)
 
     @pytest.mark.usefixtures("no_yaml")
     def test_it_spares_the_yaml_and_is_the_same(self, results: Results, written: Path):

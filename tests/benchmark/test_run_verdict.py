@@ -16,6 +16,8 @@ from ensemble_runs import design_with, ensemble
 from ensemble_runs import runs as ensemble_runs
 
 from gmb_hf import Design, RunLog
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.stats import exact_binomial, holm
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
 from gmb_hf.benchmark.locking import make_lock
@@ -23,9 +25,7 @@ from gmb_hf.benchmark.records import INCONCLUSIVE, SCOPE_LIMITED, SUPPORTED, UNS
 from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.design.lock import Lock
 from gmb_hf.design.power import promise, shown_line
-from gmb_hf.errors import InputError
 from gmb_hf.indicators import catalogue
-from gmb_hf.stats import exact_binomial, holm
 
 BUDGET = 0.05
 SCORES = ("rise", "half", "noise")

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from score_builders import design, noise_scores, scores_of
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge, judge_all, measure_strata
-from gmb_hf.errors import InputError
 
 SETTINGS: dict[str, Any] = {
     "horizon": 100,

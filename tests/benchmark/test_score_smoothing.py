@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from score_builders import scores_of
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 
 
 def test_trailing_mean_by_hand() -> None:

@@ -9,13 +9,13 @@ import pytest
 from scipy.stats import binom
 from score_builders import design, noise_scores, raised_before_event, scores_of
 
+from gmb_hf.base.stats import holm
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.nulls import chance, largest_p
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import operating_point, warnings_at
 from gmb_hf.benchmark.verdict import judge, judge_all
-from gmb_hf.stats import holm
 
 # A horizon of 20 checkpoints: noise that alarms one window in twenty covers half of the events.
 SETTINGS = {

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from score_builders import design, scores_of
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.scores import label_windows
-from gmb_hf.errors import InputError
 
 
 def steps_where(mask: np.ndarray, row: int = 0) -> list[int]:

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from command_line import gmb, refused
 
-from gmb_hf import stats
-from gmb_hf.answers import standard
+from gmb_hf.base import stats
 from gmb_hf.hub.models import create_model
+from gmb_hf.protocol.answers import standard
 
 TASK = Path(__file__).resolve().parents[2] / "examples" / "benchmark" / "modular_p11.yaml"
 
@@ -82,7 +82,7 @@ def _by_hand(models: Path, name: str) -> float:
     """The accuracy by the model's own log-probabilities of the four answers."""
     import torch
 
-    from gmb_hf.language.heldout import load_checkpoint
+    from gmb_hf.protocol.language.heldout import load_checkpoint
 
     place = models / {"seed_0": "seed_0", "b": "seed_1"}[name]
     model, tokenizer, _, _ = load_checkpoint(str(place))

@@ -159,7 +159,7 @@ def test_tiers_belong_to_their_encoder_and_their_bundles(tmp_path):
 
 
 def test_texts_without_an_encoder_say_which_extra_is_missing(tmp_path, monkeypatch):
-    monkeypatch.setattr("gmb_hf.extras.find_spec", lambda _: None)
+    monkeypatch.setattr("gmb_hf.base.extras.find_spec", lambda _: None)
     (tmp_path / "b.jsonl").write_text('{"anchor": "a", "positive": "b", "negatives": ["c"]}')
     message = refused("crucible", "score", "b.jsonl", "--out=scores.parquet")
     assert "give --encoder MODEL (first pip install 'gmb-hf[encoders]'), or --embed" in message

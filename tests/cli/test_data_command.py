@@ -175,7 +175,7 @@ def test_held_out_text_as_shards(tmp_path: Path):
 
 
 def test_a_tokenizer_of_the_text_at_hand(tmp_path: Path):
-    from gmb_hf.language.data import load_tokenizer
+    from gmb_hf.protocol.language.data import load_tokenizer
 
     text = tmp_path / "tales.txt"
     text.write_text("once upon a time there was a cat\n" * 40, encoding="utf-8")

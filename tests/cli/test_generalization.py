@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from command_line import gmb, refused
 
+from gmb_hf.protocol.sequential.generalisation import compare_logs, named_sources, write_generalised
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.sequential.generalisation import compare_logs, named_sources, write_generalised
 
 
 def logs(

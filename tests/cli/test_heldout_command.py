@@ -16,9 +16,9 @@ from tokenizers import Tokenizer, models
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from gmb_hf.cli.options import spread
-from gmb_hf.language.config import language_preset
-from gmb_hf.language.data import load_tokenizer
-from gmb_hf.language.train import model_shape, save_checkpoint
+from gmb_hf.protocol.language.config import language_preset
+from gmb_hf.protocol.language.data import load_tokenizer
+from gmb_hf.protocol.language.train import model_shape, save_checkpoint
 from gmb_hf.training.ensemble import seeded_model
 
 

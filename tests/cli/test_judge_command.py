@@ -54,7 +54,9 @@ def test_answers_rated_and_joined(
     done = gmb("judge", "rate", answered, *asking, "--out=s.csv", "--name=likely")
     assert done.code == 0, done
     assert "12 answers, 12 of them distinct: 12 rated now, 0 known from before" in done.out
-    monkeypatch.delattr("gmb_hf.answers.models.Model._loaded")  # what is known needs no model
+    monkeypatch.delattr(
+        "gmb_hf.protocol.answers.models.Model._loaded"
+    )  # what is known needs no model
     again = gmb("judge", "rate", answered, *asking, "--out=t.csv", "--name=likely")
     assert "0 rated now, 12 known from before" in again.out
     assert Path("s.csv").read_bytes() == Path("t.csv").read_bytes()

@@ -108,7 +108,7 @@ class TestQuietAndVerbose:
         line = f"INFO gmb_hf.hub.sources: read 6 runs, 246 rows from {small_csv}\n"
         assert gmb(*read).err == ""
         assert gmb("-v", *read).err == line
-        assert gmb(*read, "-vv").err == f"{line}DEBUG gmb_hf.files: wrote a.parquet\n"
+        assert gmb(*read, "-vv").err == f"{line}DEBUG gmb_hf.base.files: wrote a.parquet\n"
 
 
 class TestTerminals:

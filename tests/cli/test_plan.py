@@ -13,8 +13,8 @@ import pytest
 from command_line import gmb, refused
 
 from gmb_hf import Design
+from gmb_hf.base.documents import load_yaml
 from gmb_hf.benchmark.planning import plan_runs
-from gmb_hf.documents import load_yaml
 
 PILOT = (
     "--score=embedding_gini",

@@ -12,8 +12,8 @@ import yaml
 from command_line import gmb, locking, refused
 
 from gmb_hf import Design
+from gmb_hf.base.documents import dump_yaml
 from gmb_hf.design.lock import Lock
-from gmb_hf.documents import dump_yaml
 
 # The layout and the placeholders of a published v0.4 template.
 TEMPLATE = """\

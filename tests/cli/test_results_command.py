@@ -13,7 +13,7 @@ from command_line import gmb, refused
 from results_layout import EMPTY, EXAMPLE
 
 from gmb_hf._version import __version__
-from gmb_hf.documents import dump_yaml
+from gmb_hf.base.documents import dump_yaml
 
 
 def written(name: str, **changes: Any) -> Path:

@@ -13,11 +13,10 @@ import pytest
 from command_line import gmb, refused
 from launched import ROOT, run
 
-from gmb_hf.errors import InputError
-from gmb_hf.language.data import load_tokenizer
-from gmb_hf.language.train import model_shape
-from gmb_hf.runs.runlog import RunLog
-from gmb_hf.scaling.grid import (
+from gmb_hf.base.errors import InputError
+from gmb_hf.protocol.language.data import load_tokenizer
+from gmb_hf.protocol.language.train import model_shape
+from gmb_hf.protocol.scaling.grid import (
     Counts,
     GridTraining,
     Plan,
@@ -26,7 +25,8 @@ from gmb_hf.scaling.grid import (
     shape_of,
     size_of,
 )
-from gmb_hf.scaling.source import Source, SourceSettings
+from gmb_hf.protocol.scaling.source import Source, SourceSettings
+from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.variants import parse_variant
 
 TINY = ("--set=training.block=8", "--set=training.batch=2", "--set=training.measured_blocks=4")

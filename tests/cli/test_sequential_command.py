@@ -9,7 +9,7 @@ import yaml
 from command_line import gmb, refused
 
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
-from gmb_hf.sequential.matrix import read_matrix
+from gmb_hf.protocol.sequential.matrix import read_matrix
 
 SMALL = (
     "--prime=5",
@@ -73,7 +73,7 @@ def test_a_checkpoint_without_its_run_is_asked_as_the_options_say(finished, tmp_
 
 
 def test_options_are_recorded_and_a_missing_tracker_stops_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("gmb_hf.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("gmb_hf.base.extras.find_spec", lambda name: None)
     done = gmb(
         *RUN,
         "--order=sub,add",

@@ -14,10 +14,10 @@ import pytest
 import yaml
 from command_line import Outcome, gmb, refused
 
+from gmb_hf.protocol.sequential.config import preset
+from gmb_hf.protocol.sequential.matrix import RetentionMatrix, write_matrix
+from gmb_hf.protocol.sequential.report import sequential_report
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.sequential.config import preset
-from gmb_hf.sequential.matrix import RetentionMatrix, write_matrix
-from gmb_hf.sequential.report import sequential_report
 
 NAMES = ("retention_by_task", "retention_summary", "matrix_accuracy", "matrix_full", "matrix_loss")
 

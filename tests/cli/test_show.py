@@ -10,9 +10,9 @@ import pytest
 from rich.text import Text
 
 from gmb_hf import Results
+from gmb_hf.base.tables import Column, Line, Table
 from gmb_hf.benchmark.locking import Explored
 from gmb_hf.cli import screen as show
-from gmb_hf.tables import Column, Line, Table
 
 LABELS = (
     "SUPPORTED_FOR_ALARM",

@@ -12,9 +12,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import binomtest, t, ttest_1samp
 
-from gmb_hf.crucible.pareto import dominance_probability, pareto_frontier
-from gmb_hf.errors import InputError
-from gmb_hf.stats import (
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.stats import (
     aggregate,
     hierarchical_bootstrap,
     holm,
@@ -22,6 +21,7 @@ from gmb_hf.stats import (
     meets_separation_rule,
     paired_permutation,
 )
+from gmb_hf.crucible.pareto import dominance_probability, pareto_frontier
 
 bits = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40)
 points = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), max_size=15)
@@ -143,7 +143,7 @@ def test_permutation_does_not_depend_on_the_size_of_its_chunks(monkeypatch):
     rng = np.random.default_rng(1)
     first, second = rng.normal(size=(2, 40))
     whole = paired_permutation(first, second, permutations=500)
-    monkeypatch.setattr("gmb_hf.stats._CHUNK", 40)
+    monkeypatch.setattr("gmb_hf.base.stats._CHUNK", 40)
     assert paired_permutation(first, second, permutations=500) == whole
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.fingerprints import content_hash, source_hash
 from gmb_hf.crucible.bundles import (
     read_arrays,
     read_bundles,
@@ -16,8 +18,6 @@ from gmb_hf.crucible.bundles import (
     unit_rows,
 )
 from gmb_hf.crucible.margins import margins
-from gmb_hf.errors import InputError
-from gmb_hf.fingerprints import content_hash, source_hash
 
 PLAIN = {"id": "a", "anchor": "two", "positive": "2", "negatives": ["3", "4"]}
 

@@ -11,10 +11,10 @@ from crucible_oracles import Item, flat, items, linear_quantile, mean
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.crucible.compare import FingerprintMismatchError, compare_scoreboards, mismatches
 from gmb_hf.crucible.margins import TIERS, margins, ranks
 from gmb_hf.crucible.scoreboard import EvalHeader, Scoreboard, make_scoreboard
-from gmb_hf.errors import InputError
 
 ABOUT = {
     "source_hash": "ab" * 32,

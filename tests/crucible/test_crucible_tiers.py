@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.crucible.margins import TIERS, Tiers, assign_tiers, fit_tiers
-from gmb_hf.errors import InputError
 
 ORIGIN = {"encoder": "model", "corpus_hash": "0" * 64}
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import poisson
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.crucible.exposure import (
     Level,
     Pool,
@@ -22,7 +23,6 @@ from gmb_hf.crucible.exposure import (
     expected_exposures,
     worst,
 )
-from gmb_hf.errors import InputError
 
 
 def check_dilution(expected):

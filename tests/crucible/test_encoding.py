@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.pretrained import Source, find_encoder
 from gmb_hf.cli import main
 from gmb_hf.crucible.margins import margin_stats
 from gmb_hf.crucible.mining import Settings, mine_files
 from gmb_hf.crucible.scores import Encoder, ItemScores, score_bundles
-from gmb_hf.errors import InputError
-from gmb_hf.pretrained import Source, find_encoder
 
 WORDS = ["two", "three", "2", "3", "4", "5"]
 

@@ -10,10 +10,10 @@ from crucible_oracles import margin_stats_of, rank_stats_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.crucible.bundles import read_bundles
 from gmb_hf.crucible.grokking import bundle_lines, draw_bundles, margin_observables
 from gmb_hf.crucible.margins import Similarities
-from gmb_hf.errors import InputError
 from gmb_hf.tasks.modular import ModularTask
 
 

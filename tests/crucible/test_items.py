@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.stats import holm, mcnemar, paired_permutation
 from gmb_hf.crucible.bundles import read_bundles
 from gmb_hf.crucible.compare import paired_tests
 from gmb_hf.crucible.scores import ItemScores
-from gmb_hf.errors import InputError
-from gmb_hf.stats import holm, mcnemar, paired_permutation
 
 
 @pytest.fixture

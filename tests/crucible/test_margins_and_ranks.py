@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from scipy.stats import rankdata
 from sklearn.metrics import label_ranking_average_precision_score
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.crucible.margins import Similarities, margins, ranks
-from gmb_hf.errors import InputError
 
 HAND = [Item([0.75, 0.5, 0.25], 0), Item([0.5, 0.25, 0.5], 1), Item([0.5, 0.5], 0)]
 """Margins .25, -.25 and 0; strict ranks 1, 3 and 1, pessimistic ones 1, 3 and 2."""

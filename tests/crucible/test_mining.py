@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.crucible.bundles import unit_rows
 from gmb_hf.crucible.mining import Settings, mine, near_duplicates, pass_strength
-from gmb_hf.errors import InputError
 
 NAMES = [f"c{number}" for number in range(60)]
 

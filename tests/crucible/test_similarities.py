@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.crucible.margins import Similarities
-from gmb_hf.errors import InputError
 
 LISTS = [[0.9, 0.2], [0.1, 0.5, 0.3]]
 

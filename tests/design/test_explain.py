@@ -9,10 +9,10 @@ from typing import Any, Literal, get_args, get_origin
 import pytest
 from pydantic.fields import FieldInfo
 
+from gmb_hf.base.documents import section_in
 from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain, explain_design
 from gmb_hf.design.lock import Lock, LockRecord
-from gmb_hf.documents import section_in
 
 # What a design may hold, so that each field matters in one of them at least.
 PLAIN: dict[str, Any] = {

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from gmb_hf.base.documents import load_document, parse_yaml
+from gmb_hf.base.errors import InputError
 from gmb_hf.design.design import Design
 from gmb_hf.design.lint import lint, refuse_unsound
 from gmb_hf.design.lock import Lock, LockedCandidate
-from gmb_hf.documents import load_document, parse_yaml
-from gmb_hf.errors import InputError
 
 TAUS = {0.01: 2.0, 0.05: 1.5, 0.10: 1.0}
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from gmb_hf.base.documents import canonical_hash, dump_yaml
+from gmb_hf.base.errors import InputError
 from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain
 from gmb_hf.design.lock import Lock, LockedCandidate, member_key, target_key
-from gmb_hf.documents import canonical_hash, dump_yaml
-from gmb_hf.errors import InputError
 
 TAUS = {0.01: math.inf, 0.05: 1.5, 0.1: 1 / 3}
 

@@ -22,7 +22,7 @@ from gmb_hf.cli import main
 from gmb_hf.benchmark.series import INPUTS, read_settings
 from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain_design
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.training.presets import preset
 
 def refused(call):

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from gmb_hf.base.stats import exact_binomial, runs_for_zero
 from gmb_hf.design.power import (
     Assumed,
     Goal,
@@ -27,7 +28,6 @@ from gmb_hf.design.power import (
     promise,
     runs_for,
 )
-from gmb_hf.stats import exact_binomial, runs_for_zero
 
 
 def simulated(goal: RunsGoal, truth: RunsAssumed, m: int, n: int, shown: bool) -> list[bool]:

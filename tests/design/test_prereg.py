@@ -11,9 +11,9 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gmb_hf.base.documents import dump_yaml, parse_yaml
+from gmb_hf.base.errors import InputError
 from gmb_hf.design.design import Design
-from gmb_hf.documents import dump_yaml, parse_yaml
-from gmb_hf.errors import InputError
 
 # Field for field the layout of a v0.4 preregistration, with YAML's own traps: a date that is not
 # quoted, and numbers such as 1e-3 that YAML 1.1 readers take for text.

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.design.design import Comparison, Design, Stratum, event_facts, parse
-from gmb_hf.errors import InputError
 
 SHORT = {"horizon": 200, "safe_gap": 400}
 

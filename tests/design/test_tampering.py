@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
+from gmb_hf.base.documents import dump_yaml
+from gmb_hf.base.errors import InputError
 from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock, LockedCandidate, member_key
-from gmb_hf.documents import dump_yaml
-from gmb_hf.errors import InputError
 
 Path_ = tuple[str | int, ...]
 

@@ -16,8 +16,8 @@ import yaml
 from synthetic import synthetic_runlog
 
 from gmb_hf import RunLog
-from gmb_hf.errors import InputError
-from gmb_hf.fingerprints import content_hash
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.fingerprints import content_hash
 from gmb_hf.hub import datasets as building
 from gmb_hf.hub.cards import Card
 from gmb_hf.hub.datasets import (

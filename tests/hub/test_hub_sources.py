@@ -10,10 +10,10 @@ import pytest
 from synthetic import synthetic_runlog
 
 from gmb_hf import Design, Lock, RunLog
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.repositories import Address, check_repo_id, pull
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.design.explain import explain
-from gmb_hf.errors import InputError
-from gmb_hf.repositories import Address, check_repo_id, pull
 from gmb_hf.runs.metadata import hub_entry, hub_sources, with_hub_runs
 
 

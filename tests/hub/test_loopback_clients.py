@@ -76,9 +76,9 @@ def test_loopback_protocol_stub_datasets(hub: Hub) -> None:
 
 
 def test_loopback_protocol_stub_held_out_domains(hub: Hub, commands: Terminal) -> None:
-    from gmb_hf.language.config import language_preset
-    from gmb_hf.language.data import load_tokenizer
-    from gmb_hf.language.train import model_shape, save_checkpoint
+    from gmb_hf.protocol.language.config import language_preset
+    from gmb_hf.protocol.language.data import load_tokenizer
+    from gmb_hf.protocol.language.train import model_shape, save_checkpoint
     from gmb_hf.training.ensemble import seeded_model
 
     words = load_tokenizer("byte")

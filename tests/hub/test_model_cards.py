@@ -17,9 +17,9 @@ from huggingface_hub.repocard_data import EvalResult
 from transformers import AutoConfig
 from transformers.dynamic_module_utils import get_class_from_dynamic_module
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.evaluate import evaluate_runs
 from gmb_hf.benchmark.results import Results
-from gmb_hf.errors import InputError
 from gmb_hf.hub.cards import Card
 from gmb_hf.hub.models import SavedModel, evaluations, read_saved_model, write_model_card
 from gmb_hf.runs.metadata import hub_entry

@@ -12,10 +12,10 @@ from hub_client import Terminal
 from hub_store import Hub
 
 from gmb_hf import Design, InputError, RunLog, preset
+from gmb_hf.base.documents import seal
 from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.results import Results
-from gmb_hf.documents import seal
 from gmb_hf.hub import panels
 from gmb_hf.hub.panels import CurveShape, FrozenPanel, Recipe
 from gmb_hf.hub.sources import design_for, part_of, read_runs

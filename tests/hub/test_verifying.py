@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from synthetic import synthetic_runlog
 
-from gmb_hf.errors import InputError
-from gmb_hf.fingerprints import fingerprint
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.fingerprints import fingerprint
 from gmb_hf.hub import datasets as building
 from gmb_hf.hub.cards import Card, read_content, refuse_shrunk, verify
 from gmb_hf.hub.datasets import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.indicators.catalogue import available, compute, get, names
 from gmb_hf.runs.metadata import LEVELS, at_level
 from gmb_hf.runs.runlog import RunLog

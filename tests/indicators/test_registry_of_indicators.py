@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from synthetic import synthetic_runlog
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.indicators import catalogue as registry
 from gmb_hf.indicators.catalogue import FAMILIES, available, compute, get, names, register
 from gmb_hf.indicators.ensemble import external

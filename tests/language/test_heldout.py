@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.loss.loss_utils import ForCausalLMLoss
 
-from gmb_hf.errors import InputError
-from gmb_hf.language.data import load_tokenizer
-from gmb_hf.language.heldout import Windows, score_text, windows
+from gmb_hf.base.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
+from gmb_hf.protocol.language.data import load_tokenizer
+from gmb_hf.protocol.language.heldout import Windows, score_text, windows
 from gmb_hf.tasks.text import Piece, Tally
 from gmb_hf.training.ensemble import seeded_model
 

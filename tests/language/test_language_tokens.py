@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from gmb_hf.errors import InputError
-from gmb_hf.language.data import (
+from gmb_hf.base.errors import InputError
+from gmb_hf.protocol.language.data import (
     Blocks,
     blocks_in,
     check_long_enough,

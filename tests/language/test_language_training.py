@@ -21,17 +21,17 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.hub.models import read_described_model, write_short_card
-from gmb_hf.language.config import (
+from gmb_hf.protocol.language.config import (
     ConsistencySettings,
     LanguageConfig,
     LanguageTraining,
     language_preset,
 )
-from gmb_hf.language.data import load_tokenizer
-from gmb_hf.language.heldout import load_checkpoint
-from gmb_hf.language.train import (
+from gmb_hf.protocol.language.data import load_tokenizer
+from gmb_hf.protocol.language.heldout import load_checkpoint
+from gmb_hf.protocol.language.train import (
     LossBar,
     make_optimizer,
     model_shape,
@@ -287,7 +287,7 @@ def test_a_wrong_argument_is_one_line(
 
 
 def script_main() -> Callable[[list[str]], int]:
-    from gmb_hf.trainers.language import main
+    from gmb_hf.jobs.trainers.language import main
 
     return main
 

@@ -10,9 +10,9 @@ import pytest
 
 @pytest.fixture(scope="session")
 def load(own_caches: None) -> Callable[[str], Any]:
-    """`gmb_hf.metrics.load`, each module once."""
+    """`gmb_hf.jobs.metrics.load`, each module once."""
     import functools
 
-    import gmb_hf.metrics
+    import gmb_hf.jobs.metrics
 
-    return functools.cache(gmb_hf.metrics.load)
+    return functools.cache(gmb_hf.jobs.metrics.load)

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-import gmb_hf.metrics
-from gmb_hf.apps.items import items_example, read_items, read_pools
-from gmb_hf.apps.page import refusal, table
-from gmb_hf.apps.series import draw, example, read_series
-from gmb_hf.errors import InputError
+import gmb_hf.jobs.metrics
+from gmb_hf.base.errors import InputError
+from gmb_hf.hub.apps.items import items_example, read_items, read_pools
+from gmb_hf.hub.apps.page import refusal, table
+from gmb_hf.hub.apps.series import draw, example, read_series
 from gmb_hf.report.style import save_figure
 
-GMB = tuple(name for name in gmb_hf.metrics.names() if name.startswith("gmb_"))
+GMB = tuple(name for name in gmb_hf.jobs.metrics.names() if name.startswith("gmb_"))
 # Gradio's own, of every version of pandas from 3 on.
 pytestmark = pytest.mark.filterwarnings("ignore::Warning:gradio.queueing")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -160,7 +160,7 @@ def page() -> Iterator[Any]:
 def app_of(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A Space's app.py as a module."""
     monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
-    path = gmb_hf.metrics.module(name).folder / "app.py"
+    path = gmb_hf.jobs.metrics.module(name).folder / "app.py"
     spec = importlib.util.spec_from_file_location(f"app_of_{name}", path)
     assert spec is not None
     assert spec.loader is not None

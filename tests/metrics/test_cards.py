@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 import yaml
 
-import gmb_hf.metrics
-from gmb_hf.metrics import Module
+import gmb_hf.jobs.metrics
+from gmb_hf.jobs.metrics import Module
 
-ROOT = Path(gmb_hf.metrics.__file__).parents[1]
+ROOT = Path(gmb_hf.jobs.metrics.__file__).parents[1]
 SECTIONS = ("Inputs", "Outputs", "Examples", "Limits", "Citation")
 
 
-@pytest.fixture(params=gmb_hf.metrics.names())
+@pytest.fixture(params=gmb_hf.jobs.metrics.names())
 def module(request: pytest.FixtureRequest) -> Module:
-    return gmb_hf.metrics.module(request.param)
+    return gmb_hf.jobs.metrics.module(request.param)
 
 
 def card(module: Module) -> tuple[dict[str, Any], str]:

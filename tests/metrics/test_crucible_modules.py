@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.cli.crucible import scoreboard as scoreboard_command
 from gmb_hf.crucible.calls import KEYWORDS, compare, exposure, margin, rank, scoreboard
 from gmb_hf.crucible.scoreboard import Scoreboard
-from gmb_hf.errors import InputError
 
 Load = Callable[[str], Any]
 NAN = float("nan")

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.series import discrimination, operationality, robustness, utility, verdict
-from gmb_hf.errors import InputError
 
 NAN = float("nan")
 GOOD = {

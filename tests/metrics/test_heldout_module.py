@@ -10,8 +10,8 @@ import evaluate
 import numpy as np
 import pytest
 
-from gmb_hf.apps.items import documents_example, draw_documents, read_documents
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
+from gmb_hf.hub.apps.items import documents_example, draw_documents, read_documents
 from gmb_hf.report.style import save_figure
 from gmb_hf.tasks.text import heldout_perplexity
 

@@ -11,7 +11,7 @@ from types import ModuleType
 import evaluate
 import pytest
 
-import gmb_hf.metrics
+import gmb_hf.jobs.metrics
 from gmb_hf.cli import main
 
 
@@ -52,8 +52,8 @@ def test_the_literal_call_in_every_example(
         doctest.DocTestParser(),
         doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE),
     )
-    for name in gmb_hf.metrics.names():
-        card = gmb_hf.metrics.folder() / name / "README.md"
+    for name in gmb_hf.jobs.metrics.names():
+        card = gmb_hf.jobs.metrics.folder() / name / "README.md"
         for where, text in (
             (name, evaluate.load(name).inputs_description),
             (str(card), card.read_text(encoding="utf-8")),
@@ -71,4 +71,4 @@ def test_the_literal_call_in_every_example(
 def test_without_installing_the_plain_name_is_unknown(empty: Path) -> None:
     with pytest.raises(FileNotFoundError, match="Couldn't find a module script"):
         evaluate.load("gmb_operationality")
-    assert gmb_hf.metrics.load("gmb_operationality").name == "gmb_operationality"
+    assert gmb_hf.jobs.metrics.load("gmb_operationality").name == "gmb_operationality"

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import gmb_hf.metrics
+import gmb_hf.jobs.metrics
 from gmb_hf.cli import main
 
 
 def test_list_shows_every_module(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["metrics", "list"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(gmb_hf.metrics.names())
+    assert [line.split()[0] for line in lines] == list(gmb_hf.jobs.metrics.names())
     assert last == "next    gmb metrics install"
 
 
@@ -22,7 +22,7 @@ def test_install_lists_what_can_be_loaded_now(
 ) -> None:
     assert main(["metrics", "install"]) == 0
     first, *lines, last = capsys.readouterr().out.splitlines()
-    assert [line.strip() for line in lines] == list(gmb_hf.metrics.names())
+    assert [line.strip() for line in lines] == list(gmb_hf.jobs.metrics.names())
     folder = Path(first.removeprefix("wrote   "))
     assert all(list(folder.rglob(f"{line.strip()}.py")) for line in lines)
     assert last.startswith("next    python -c 'import evaluate;")

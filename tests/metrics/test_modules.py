@@ -13,11 +13,11 @@ import evaluate
 import numpy as np
 import pytest
 
-import gmb_hf.files
-import gmb_hf.metrics
-from gmb_hf.errors import InputError
+import gmb_hf.base.files
+import gmb_hf.jobs.metrics
+from gmb_hf.base.errors import InputError
 
-GMB = tuple(name for name in gmb_hf.metrics.names() if name.startswith("gmb_"))
+GMB = tuple(name for name in gmb_hf.jobs.metrics.names() if name.startswith("gmb_"))
 DESIGN = {"horizon": 10, "safe_gap": 20, "w_event": 5, "lead_time_target": 4}
 Load = Callable[[str], Any]
 
@@ -136,10 +136,10 @@ def test_a_module_describes_itself(load: Load, name: str) -> None:
     assert "Grokking Monitorability Benchmark" in metric.citation
 
 
-@pytest.mark.parametrize("name", gmb_hf.metrics.names())
+@pytest.mark.parametrize("name", gmb_hf.jobs.metrics.names())
 def test_a_script_is_thin(name: str) -> None:
     """Under 60 lines of code, that is of statements other than texts."""
-    source = gmb_hf.metrics.module(name).script.read_text(encoding="utf-8")
+    source = gmb_hf.jobs.metrics.module(name).script.read_text(encoding="utf-8")
     lines: set[int] = set()
     for node in ast.parse(source).body:
         text = isinstance(node, ast.Assign | ast.Expr) and isinstance(node.value, ast.Constant)
@@ -150,22 +150,24 @@ def test_a_script_is_thin(name: str) -> None:
 
 def test_an_unknown_name_names_the_nearest() -> None:
     with pytest.raises(InputError, match=r"metric 'gmb_utilty' is unknown.*'gmb_utility'"):
-        gmb_hf.metrics.load("gmb_utilty")
+        gmb_hf.jobs.metrics.load("gmb_utilty")
 
 
 def test_the_metrics_of_an_incomplete_installation_are_missed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gmb_hf.files, "__file__", str(tmp_path / "gmb_hf" / "files.py"))
+    monkeypatch.setattr(
+        gmb_hf.base.files, "__file__", str(tmp_path / "gmb_hf" / "base" / "files.py")
+    )
     with pytest.raises(InputError, match="missing from this installation; install it again"):
-        gmb_hf.metrics.names()
+        gmb_hf.jobs.metrics.names()
 
 
 def test_installing_again_replaces_what_was_there(load: Load) -> None:
-    first = gmb_hf.metrics.install()
+    first = gmb_hf.jobs.metrics.install()
     one = next(path for path in first if path.stem == "gmb_verdict")
     one.write_text("raise RuntimeError('an older copy')", encoding="utf-8")
-    assert gmb_hf.metrics.install() == first
+    assert gmb_hf.jobs.metrics.install() == first
     assert "raise RuntimeError" not in one.read_text(encoding="utf-8")
     assert len(list(one.parent.parent.glob("*/gmb_verdict.py"))) == 1
 

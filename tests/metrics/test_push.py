@@ -13,7 +13,7 @@ import pytest
 from hub_client import Terminal, without_a_network
 from hub_store import Fault, Hub
 
-import gmb_hf.metrics
+import gmb_hf.jobs.metrics
 
 
 def test_loopback_protocol_stub_push_and_load(
@@ -31,14 +31,14 @@ def test_loopback_protocol_stub_push_and_load(
     )
     assert (metric.name, found["fpr_min"]) == ("gmb_operationality", pytest.approx(0.5))
     pushed = [line.split()[1] for line in printed.splitlines() if line.startswith("pushed")]
-    assert pushed == [f"{hub.url}/spaces/acme/{name}" for name in gmb_hf.metrics.names()]
+    assert pushed == [f"{hub.url}/spaces/acme/{name}" for name in gmb_hf.jobs.metrics.names()]
     assert hub.unknown == []
 
-    assert set(hub.repositories) == {f"space:acme/{name}" for name in gmb_hf.metrics.names()}
-    for name in gmb_hf.metrics.names():
+    assert set(hub.repositories) == {f"space:acme/{name}" for name in gmb_hf.jobs.metrics.names()}
+    for name in gmb_hf.jobs.metrics.names():
         repository = hub.repositories[f"space:acme/{name}"]
         assert repository.settings["sdk"] == "gradio"
-        folder = gmb_hf.metrics.module(name).folder
+        folder = gmb_hf.jobs.metrics.module(name).folder
         expected = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
         assert repository.commits[1].message == f"Update {name}"
         assert repository.commits[1].files == expected

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from gmb_hf.apps.items import draw_phases, read_phases
-from gmb_hf.apps.items import phases_example as example
-from gmb_hf.apps.page import title_of
-from gmb_hf.errors import InputError
-from gmb_hf.metrics import module
+from gmb_hf.base.errors import InputError
+from gmb_hf.hub.apps.items import draw_phases, read_phases
+from gmb_hf.hub.apps.items import phases_example as example
+from gmb_hf.hub.apps.page import title_of
+from gmb_hf.jobs.metrics import module
+from gmb_hf.protocol.sequential.matrix import retention
 from gmb_hf.report.style import save_figure
-from gmb_hf.sequential.matrix import retention
 
 Load = Callable[[str], Any]
 ROWS = [[0.25, 0.5, 0.5], [1.0, 0.75, 0.5], [0.5, 1.0, 0.75], [0.25, 0.5, 1.0]]

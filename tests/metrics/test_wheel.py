@@ -16,11 +16,11 @@ import pytest
 from hub_store import TOKEN, Hub, Repository
 from launched import run_code
 
-import gmb_hf.metrics
+import gmb_hf.jobs.metrics
 from gmb_hf.hub.datasets import write_data
 from gmb_hf.training.presets import preset
 
-ROOT = Path(gmb_hf.metrics.__file__).parents[1]
+ROOT = Path(gmb_hf.jobs.metrics.__file__).parents[1]
 SOURCES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "gmb_hf", "metrics", "cards")
 
 # What somebody does who has installed the wheel, in one process.
@@ -31,7 +31,7 @@ from pathlib import Path
 from evaluate import config
 
 config.HF_EVALUATE_OFFLINE = True
-import gmb_hf.metrics
+import gmb_hf.jobs.metrics
 from gmb_hf.cli import main
 from gmb_hf.hub import cards
 from gmb_hf.hub.datasets import write_data
@@ -40,11 +40,11 @@ from gmb_hf.training.presets import preset
 def gmb(*words):
     assert main(list(words)) == 0, words
 
-names = gmb_hf.metrics.names()
+names = gmb_hf.jobs.metrics.names()
 found = {
-    "package": gmb_hf.metrics.__file__,
-    "names": [gmb_hf.metrics.load(name).name for name in names],
-    "scripts": [str(gmb_hf.metrics.module(name).script) for name in names],
+    "package": gmb_hf.jobs.metrics.__file__,
+    "names": [gmb_hf.jobs.metrics.load(name).name for name in names],
+    "scripts": [str(gmb_hf.jobs.metrics.module(name).script) for name in names],
     "templates": str(cards.folder()),
     "card": str(write_data(preset("quick"), Path("data"))[0]),
 }
@@ -89,8 +89,8 @@ def pip(*arguments: object) -> None:
 
 def test_the_wheel_holds_each_file_of_each_metric(wheel: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
-    for name in gmb_hf.metrics.names():
-        for path in gmb_hf.metrics.module(name).folder.iterdir():
+    for name in gmb_hf.jobs.metrics.names():
+        for path in gmb_hf.jobs.metrics.module(name).folder.iterdir():
             if path.is_file():
                 assert f"gmb_hf/metric_modules/{name}/{path.name}" in held
     assert not [path for path in held if "__pycache__" in path]
@@ -126,7 +126,7 @@ def used(
 
 def test_what_is_installed_loads_each_metric(installed: Path, used: Used) -> None:
     assert Path(used.found["package"]).is_relative_to(installed)
-    assert tuple(used.found["names"]) == gmb_hf.metrics.names()
+    assert tuple(used.found["names"]) == gmb_hf.jobs.metrics.names()
     assert all(Path(script).is_relative_to(installed) for script in used.found["scripts"])
 
 

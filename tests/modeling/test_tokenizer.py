@@ -9,7 +9,7 @@ import pytest
 import torch
 from transformers import AutoTokenizer, PreTrainedTokenizerFast, pipeline
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.modeling import (
     GrokkingTokenizer,
     GrokkingTransformerConfig,

@@ -16,7 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments, set_seed
 
 from gmb_hf import RunLog
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.monitor.callback import LOG_FILE, PREVIOUS_LOG, STATE_FILE, GMBCallback, RunWatch, watch
 from gmb_hf.monitor.monitor import AlarmMonitor
 from gmb_hf.monitor.observe import Parts

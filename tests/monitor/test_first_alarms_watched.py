@@ -14,8 +14,8 @@ import pytest
 from live_runs import DESIGN, GAIN, GINI, NORM, SYSTEM, Evaluated, made_up
 
 from gmb_hf import Lock, Results, make_lock
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.evaluate import evaluate_lock
-from gmb_hf.errors import InputError
 from gmb_hf.monitor.monitor import AlarmMonitor, share_budget
 from gmb_hf.monitor.reading import Reading
 

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.cli import main
 from gmb_hf.cli import monitor as monitor_panel
-from gmb_hf.errors import InputError
 from gmb_hf.monitor.follow import Ending, LogWatch, ending_of
 from gmb_hf.monitor.monitor import AlarmMonitor, write_state
 from gmb_hf.monitor.reading import Reading

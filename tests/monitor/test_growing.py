@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.monitor.follow import Checkpoint, GrowingFile, GrowingRows, Line
 
 

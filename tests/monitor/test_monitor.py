@@ -12,8 +12,8 @@ import pytest
 from live_runs import DESIGN, GAIN, GINI, NORM, SYSTEM, Evaluated
 
 from gmb_hf import make_lock
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.results import Results
-from gmb_hf.errors import InputError
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.monitor.monitor import AlarmMonitor
 from gmb_hf.monitor.reading import Reading

@@ -13,7 +13,7 @@ from launched import exit_code, speaking_to, started
 from live_runs import DESIGN, GAIN, NORM, Evaluated
 
 from gmb_hf import make_lock
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.monitor.monitor import AlarmMonitor, StateFile
 
 

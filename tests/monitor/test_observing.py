@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.monitor.observe import COLLECTED, LabelledRows, ModelObserver, ModelWeights, Parts
 from gmb_hf.training.config import ModelSettings, RunConfig, TaskSettings, TrainingSettings
 from gmb_hf.training.ensemble import Ensemble, task_data

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from synthetic import synthetic_runlog
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.indicators.catalogue import Indicator, Observables, compute, get, names
 from gmb_hf.indicators.causal import Values, trailing_mean
 from gmb_hf.monitor.reading import IndicatorStream, refuse_unstreamed

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.base.stats import exact_binomial
 from gmb_hf.benchmark.results import CalibrationRecord, Results
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.stats import exact_binomial
 
 TARGETS = (0.01, 0.05, 0.1)
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from evaluation_builders import results
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.results import Results
-from gmb_hf.errors import InputError
 from gmb_hf.report.compare import (
     QUANTITIES,
     Comparison,

@@ -15,11 +15,11 @@ from evaluation_builders import first_alarm as first_alarm_of
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.errors import InputError
 from gmb_hf.report import style
 from gmb_hf.report.answer import Answer, answer
 from gmb_hf.report.curves import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from matplotlib.container import BarContainer
 
-from gmb_hf.language.heldout import Scored, heldout_bars
+from gmb_hf.protocol.language.heldout import Scored, heldout_bars
 from gmb_hf.tasks.text import TextScore
 
 

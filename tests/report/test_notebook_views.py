@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 
 import gmb_hf
 from gmb_hf import Design, Lock, Panel, Results, RunLog
+from gmb_hf.base.documents import Section
+from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_runs
 from gmb_hf.crucible.scoreboard import Scoreboard, make_scoreboard
-from gmb_hf.documents import Section
-from gmb_hf.errors import InputError
 from gmb_hf.report.tables import first_alarm, gate_summary
 
 LOCK = Path(__file__).parents[1] / "golden" / "inputs" / "lock.yaml"

@@ -11,9 +11,9 @@ import yaml
 from drawing import empty_figures
 
 from gmb_hf import Design, Results, RunLog, preset
+from gmb_hf.base.fingerprints import content_hash
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.locking import make_lock
-from gmb_hf.fingerprints import content_hash
 from gmb_hf.hub.datasets import write_data
 from gmb_hf.report.curves import grokking_curves
 from gmb_hf.report.figures import draw_with_runs

@@ -7,9 +7,9 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-from gmb_hf.escape import number
+from gmb_hf.base.escape import number
+from gmb_hf.base.tables import Column, Line, Table
 from gmb_hf.report.sheet import Sheet
-from gmb_hf.tables import Column, Line, Table
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 

@@ -12,7 +12,8 @@ from evaluation_builders import TARGETS, results
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf import escape
+from gmb_hf.base import escape
+from gmb_hf.base.tables import Column, Table
 from gmb_hf.benchmark.results import Results
 from gmb_hf.report.tables import (
     first_alarm,
@@ -22,7 +23,6 @@ from gmb_hf.report.tables import (
     utility_at_fpr,
     write_tables,
 )
-from gmb_hf.tables import Column, Table
 
 SPEC = {
     gate_summary: "indicator,AUC,AP,controllability_pass,fpr_floor,ok_targets,label",

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from synthetic import synthetic_runlog
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 
 ONE = pd.DataFrame({"step": [0, 10, 20], "acc": [0.1, np.nan, 0.9], "done": [False, False, True]})

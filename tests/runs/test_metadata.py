@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.runs.metadata import from_json, merge, to_json
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.runs.panel import Panel, prefix_mask
 
 TWO = [("a", [1, 500, 1000], [1.0, 2.0, 3.0]), ("b", [1, 500], [4.0, float("nan")])]

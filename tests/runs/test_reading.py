@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from synthetic import synthetic_runlog
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.runs.readers import find_files
 from gmb_hf.runs.runlog import RunLog
 

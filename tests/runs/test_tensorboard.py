@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 
 pytest.importorskip("tensorboard", reason="needs the extra `tensorboard`")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from transformers.trainer_callback import TrainerState
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 
 

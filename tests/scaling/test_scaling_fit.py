@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gmb_hf.errors import InputError
-from gmb_hf.files import write_json, write_text
-from gmb_hf.scaling.fit import (
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.files import write_json, write_text
+from gmb_hf.protocol.scaling.fit import (
     Cell,
     Points,
     draw_weights,
@@ -25,7 +25,7 @@ from gmb_hf.scaling.fit import (
     law_array,
     read_cells,
 )
-from gmb_hf.scaling.report import scaling_report
+from gmb_hf.protocol.scaling.report import scaling_report
 
 SIZES, TOKENS = (900, 2500, 6000, 15_000, 40_000), (40_000, 120_000, 360_000, 1_080_000)
 TRUE = {"A": 6.0, "B": 30.0, "E": 0.82, "alpha": 0.45, "beta": 0.4}

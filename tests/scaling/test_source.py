@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.errors import InputError
-from gmb_hf.scaling import source
-from gmb_hf.scaling.source import Source, SourceSettings, parse_source
+from gmb_hf.base.errors import InputError
+from gmb_hf.protocol.scaling import source
+from gmb_hf.protocol.scaling.source import Source, SourceSettings, parse_source
 
 SMALL = Source(SourceSettings(symbols=2, order=2, seed=3))
 

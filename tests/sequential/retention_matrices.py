@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gmb_hf.sequential.matrix import RetentionMatrix
+from gmb_hf.protocol.sequential.matrix import RetentionMatrix
 
 TASKS = ("add", "sub", "mul", "sq_sum")
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gmb_hf.sequential.config import SequentialConfig, preset
-from gmb_hf.sequential.folder import SequentialFolder
-from gmb_hf.sequential.run import train_group
+from gmb_hf.protocol.sequential.config import SequentialConfig, preset
+from gmb_hf.protocol.sequential.folder import SequentialFolder
+from gmb_hf.protocol.sequential.run import train_group
 from gmb_hf.training.variants import parse_variant
 
 TINY = (

@@ -9,8 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.errors import InputError
-from gmb_hf.sequential.generalisation import LossCurve, matched, shared_range, summarize_curves
+from gmb_hf.base.errors import InputError
+from gmb_hf.protocol.sequential.generalisation import (
+    LossCurve,
+    matched,
+    shared_range,
+    summarize_curves,
+)
 
 
 def course(

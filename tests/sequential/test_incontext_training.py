@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from gmb_hf.errors import InputError
-from gmb_hf.sequential import incontext
-from gmb_hf.sequential.incontext import (
+from gmb_hf.base.errors import InputError
+from gmb_hf.protocol.incontext.probes import (
     InContextFolder,
     PromptSettings,
     Questions,
@@ -16,7 +15,8 @@ from gmb_hf.sequential.incontext import (
     question_sets,
     train_group,
 )
-from gmb_hf.sequential.incontext_report import icl_report, sentences
+from gmb_hf.protocol.incontext.report import icl_report, sentences
+from gmb_hf.protocol.sequential import incontext
 from gmb_hf.tasks.incontext import REAL
 from gmb_hf.training.variants import parse_variant
 

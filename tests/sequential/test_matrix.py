@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from retention_matrices import matrix
 
-from gmb_hf.errors import InputError
-from gmb_hf.sequential.matrix import RetentionMatrix, read_matrix, write_matrix
+from gmb_hf.base.errors import InputError
+from gmb_hf.protocol.sequential.matrix import RetentionMatrix, read_matrix, write_matrix
 
 
 @given(data=st.data())

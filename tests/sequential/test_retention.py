@@ -13,12 +13,17 @@ from hypothesis import strategies as st
 from retention_matrices import TASKS, matrix
 from scipy import stats
 
-from gmb_hf.errors import InputError
-from gmb_hf.files import write_json
-from gmb_hf.sequential.matrix import QUANTITIES, RetentionMatrix, phase_increases, quantities
-from gmb_hf.sequential.matrix import retention_numbers as retention
-from gmb_hf.sequential.summary import chance_level, comparison, retention_tables, summarize
-from gmb_hf.stats import difference, differences, over_seeds
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.files import write_json
+from gmb_hf.base.stats import difference, differences, over_seeds
+from gmb_hf.protocol.sequential.matrix import (
+    QUANTITIES,
+    RetentionMatrix,
+    phase_increases,
+    quantities,
+)
+from gmb_hf.protocol.sequential.matrix import retention_numbers as retention
+from gmb_hf.protocol.sequential.summary import chance_level, comparison, retention_tables, summarize
 from gmb_hf.tasks.registry import get_task, task_names
 
 

@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from gmb_hf.report.style import save_figure
-from gmb_hf.sequential.generalisation import (
+from gmb_hf.protocol.sequential.generalisation import (
     LossCurve,
     generalisation_figure,
     summarize_curves,
 )
-from gmb_hf.sequential.matrix import RetentionMatrix
-from gmb_hf.sequential.report import (
+from gmb_hf.protocol.sequential.matrix import RetentionMatrix
+from gmb_hf.protocol.sequential.report import (
     PhaseCurves,
     forgetting_bars,
     forgetting_by_phase,
     phase_curves,
     retention_matrix,
 )
-from gmb_hf.sequential.summary import Chance, RetentionSummary, summarize
+from gmb_hf.protocol.sequential.summary import Chance, RetentionSummary, summarize
+from gmb_hf.report.style import save_figure
 
 
 def summary(

@@ -10,13 +10,13 @@ import pytest
 import torch
 from sequential_builders import tiny, trained
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.hub.models import read_described_model
+from gmb_hf.protocol.sequential import run as sequential
+from gmb_hf.protocol.sequential.matrix import read_matrix
+from gmb_hf.protocol.sequential.run import Callback
+from gmb_hf.protocol.sequential.train import Phases, evaluate_model, model_shape, task_rows
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.sequential import run as sequential
-from gmb_hf.sequential.matrix import read_matrix
-from gmb_hf.sequential.run import Callback
-from gmb_hf.sequential.train import Phases, evaluate_model, model_shape, task_rows
 from gmb_hf.training.checkpoints import load_model
 from gmb_hf.training.ensemble import seeded_model
 from gmb_hf.training.variants import parse_variant

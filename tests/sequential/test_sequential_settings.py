@@ -5,8 +5,8 @@ import json
 import pytest
 from sequential_builders import tiny
 
-from gmb_hf.errors import InputError
-from gmb_hf.sequential.config import SequentialConfig, preset, smaller_than_protocol
+from gmb_hf.base.errors import InputError
+from gmb_hf.protocol.sequential.config import SequentialConfig, preset, smaller_than_protocol
 
 
 def test_replication_is_the_protocols():

@@ -8,8 +8,8 @@ import pytest
 from launched import run
 from sequential_builders import trained
 
-from gmb_hf.sequential.config import SequentialConfig
-from gmb_hf.sequential.matrix import read_matrix
+from gmb_hf.protocol.sequential.config import SequentialConfig
+from gmb_hf.protocol.sequential.matrix import read_matrix
 from gmb_hf.training.folder import read_design
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 from sequential_builders import tiny, trained
 
-from gmb_hf.errors import InputError
-from gmb_hf.sequential.folder import SequentialFolder
-from gmb_hf.sequential.run import run_sequential, train_group
+from gmb_hf.base.errors import InputError
+from gmb_hf.protocol.sequential.folder import SequentialFolder
+from gmb_hf.protocol.sequential.run import run_sequential, train_group
 from gmb_hf.training.launch import train_groups
 from gmb_hf.training.variants import parse_variant
 

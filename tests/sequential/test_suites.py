@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from gmb_hf.errors import InputError
-from gmb_hf.sequential.config import SuiteSettings
-from gmb_hf.sequential.train import task_rows
+from gmb_hf.base.errors import InputError
+from gmb_hf.protocol.sequential.config import SuiteSettings
+from gmb_hf.protocol.sequential.train import task_rows
 from gmb_hf.tasks.registry import get_task
 
 

@@ -10,7 +10,7 @@ import pytest
 from sequential_builders import tiny, trained
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from gmb_hf.sequential.matrix import read_matrix
+from gmb_hf.protocol.sequential.matrix import read_matrix
 
 
 def scalars(place: Path) -> dict[str, Any]:

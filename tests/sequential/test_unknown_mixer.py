@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM, mixers
-from gmb_hf.sequential.config import SuiteSettings
-from gmb_hf.sequential.train import task_queries, task_rows
+from gmb_hf.protocol.sequential.config import SuiteSettings
+from gmb_hf.protocol.sequential.train import task_queries, task_rows
 from gmb_hf.training import ensemble
 from gmb_hf.training.presets import preset
 

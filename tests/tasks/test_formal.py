@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.tasks.formal import FormalTask
 
 B, E, Q, S = 99, 100, 98, 97  # BOS EOS EQ SEP

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.tasks.incontext import InContextTask, LinearReal, bayes_over, first_places, line, lookup
 from gmb_hf.tasks.registry import get_task
 

@@ -4,7 +4,7 @@ import doctest
 
 import pytest
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.tasks import modular, registry
 from gmb_hf.tasks.formal import LANGUAGES, FormalTask, Language
 from gmb_hf.tasks.modular import ModularTask

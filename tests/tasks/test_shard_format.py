@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.shards import export_shards, read_shard, write_shard
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.tasks.text import TextScore, heldout_perplexity, unigram_score
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import datasets
 import pytest
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.tasks.text import DOMAINS, HubText, TextFile, described, read_sources
 
 

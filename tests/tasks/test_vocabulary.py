@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.tasks.formal import FORMAL_VOCABULARY
 from gmb_hf.tasks.modular import (
     OPERATIONS,

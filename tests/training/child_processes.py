@@ -11,7 +11,7 @@ import torch
 from launched import exit_code as ended
 from launched import started, together
 
-import gmb_hf.files
+import gmb_hf.base.files
 from gmb_hf.training import launch as processes
 from gmb_hf.training import seeds as training
 from gmb_hf.training.config import RunConfig
@@ -90,7 +90,7 @@ def train_and_die(config: RunConfig, seeds: Sequence[int], out: Path, moment: st
                 die()
             replace(source, target)
 
-        gmb_hf.files.os.replace = replace_or_die
+        gmb_hf.base.files.os.replace = replace_or_die
     training.train_stacked(config, seeds, out, listener=listener)
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from training_builders import difference, equations, lively_model, small_config, stacked
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.tasks.formal import FormalTask
 from gmb_hf.tasks.registry import TASKS
 from gmb_hf.training.config import RunConfig, TaskSettings

@@ -5,7 +5,7 @@ import pytest
 import torch
 from training_builders import difference, own_loss, small_config
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.checkpoints import load_model
 from gmb_hf.training.config import DrawSettings, RunConfig

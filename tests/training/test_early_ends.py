@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from training_builders import small_config
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import seeds as training_seeds
 from gmb_hf.training.checkpoints import Rows, load_model

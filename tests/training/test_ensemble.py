@@ -14,7 +14,7 @@ from training_builders import (
 )
 from transformers import AutoModelForCausalLM
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.training.ensemble import Ensemble, initial_model, model_config, task_data
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from training_builders import small_config
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.training import launch, seeds
 from gmb_hf.training.checkpoints import Rows
 from gmb_hf.training.launch import Listener, parallel_jobs, train_groups

@@ -15,7 +15,7 @@ from training_builders import (
     train_together,
 )
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.training import observables as measures
 from gmb_hf.training.ensemble import Ensemble, task_data
 from gmb_hf.training.observables import (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.training.config import parse_seeds
 from gmb_hf.training.ensemble import Ensemble, initial_model
 from gmb_hf.training.presets import PRESETS, preset

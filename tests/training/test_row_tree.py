@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import loss_positions
 from gmb_hf.training.rows import row_tree

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.training import config as module
 from gmb_hf.training.config import MAX_SEED, format_seeds, parse_seeds
 

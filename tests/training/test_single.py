@@ -6,7 +6,7 @@ import torch
 from child_processes import data_parallel_training
 from training_builders import small_config
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import launch as processes
 from gmb_hf.training.ensemble import task_data

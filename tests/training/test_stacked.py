@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from training_builders import small_config
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.indicators.catalogue import available, get
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import launch

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from gmb_hf import extras
-from gmb_hf.errors import InputError
+from gmb_hf.base import extras
+from gmb_hf.base.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.presets import preset
 from gmb_hf.training.seeds import train_seeds

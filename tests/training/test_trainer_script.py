@@ -13,9 +13,9 @@ import pytest
 from launched import exit_code as ended
 from launched import run, speaking_to, started
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
+from gmb_hf.jobs.trainers import grokking
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.trainers import grokking
 from gmb_hf.training.launch import exit_code
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from training_builders import small_config
 
-from gmb_hf.errors import InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.training.config import ModelSettings, RunConfig, first_difference
 from gmb_hf.training.presets import preset
 from gmb_hf.training.seeds import train_stacked

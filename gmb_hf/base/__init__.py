@@ -1,0 +1,1 @@
+"""Base layer: files, documents, errors, statistics, tables; no noun of the field."""

@@ -1,0 +1,726 @@
+"""The leaderboard as a static site: an index, a page for each panel and one for each score.
+
+It shows what a trial found and what the checks of submissions computed; nothing that a submission
+says of itself but its words: author, claim, paper, code. A site is made anew as a whole, needs no
+network, and is a Space as it lies (`sdk: static`). All that others wrote is escaped.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from jinja2 import Environment
+from markupsafe import Markup
+
+from gmb_hf._version import __version__
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.escape import number, one_line, p_value, percent, steps
+from gmb_hf.base.files import whole_folder
+from gmb_hf.base.stats import IntervalRecord
+from gmb_hf.base.tables import Column, Table
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
+from gmb_hf.benchmark.prepare import decided_runs
+from gmb_hf.benchmark.records import INCONCLUSIVE, LABELS, SUPPORTED
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
+from gmb_hf.design.power import in_words
+from gmb_hf.hub.cards import CARD
+from gmb_hf.hub.leaderboard.check import CheckRecord
+from gmb_hf.hub.leaderboard.submission import Submission, is_link
+from gmb_hf.hub.panels import EXPLORE, HELD_OUT, PREFIX, FrozenPanel
+from gmb_hf.indicators import catalogue
+from gmb_hf.report.answer import BLIND_ALARM, hardest, primary_budget, reason
+from gmb_hf.report.page import (
+    CLASSES,
+    OUTCOMES,
+    SCRIPTS,
+    Run,
+    alarms_of,
+    blind_name,
+    budget_data,
+    class_of,
+    embedded,
+    outcome_counts,
+    timing,
+)
+from gmb_hf.report.sheet import asset, templates
+from gmb_hf.report.tables import FALSELY_ALARMED, WARNED
+
+TRIAL = "trial"
+"""Where the entries of a trial are said to be from."""
+_MARK = "gmb_leaderboard"  # in the header of the README of a site
+_SAFE = re.compile(r"[a-z0-9][a-z0-9_-]{0,50}")
+_STYLE, _SCRIPT = "style.css", "board.js"
+
+
+class Entry(NamedTuple):
+    """One score on one panel, as a trial or the check of a submission found it."""
+
+    name: str
+    kind: str
+    panel: str
+    sign: int
+    first: FirstAlarmRecord
+    budget: float
+    label_by_windows: str
+    auc: float | None
+    locked: str
+    lock: str
+    n_scores: int
+    submission: Submission | None = None
+    check: CheckRecord | None = None
+
+    @property
+    def at(self) -> FirstAlarmPointRecord:
+        """Its first alarms at the budget that decides."""
+        return self.first.at(self.budget)
+
+    @property
+    def own(self) -> bool:
+        """Whether it was judged on own runs, not on the panel's."""
+        return self.submission is not None and self.submission.record.retrained
+
+    @property
+    def built_in(self) -> bool:
+        """Whether gmb-hf computes it."""
+        return self.submission is None or self.name not in self.submission.record.scores
+
+    @property
+    def shown_name(self) -> str:
+        """Its name, and whether it is reversed."""
+        return f"{self.name} (reversed)" if self.sign == -1 else self.name
+
+    @property
+    def page(self) -> str:
+        """The file of its score's page, which letters of no name get out of."""
+        author = "" if self.built_in or not self.submission else self.submission.record.author
+        if not author and _SAFE.fullmatch(self.name):
+            return f"{self.name}.html"
+        digest = hashlib.sha256(f"{self.name}\0{author.casefold()}".encode()).hexdigest()[:10]
+        stem = re.sub(r"[^a-z0-9]+", "-", self.name.casefold()).strip("-")[:40]
+        return f"{stem or 'score'}-{digest}.html"
+
+    @property
+    def origin(self) -> str:
+        """Who judged it."""
+        return TRIAL if self.submission is None else self.submission.record.name
+
+    @property
+    def label_rank(self) -> int:
+        """Labels are sorted in their order, not by their letters."""
+        return LABELS.index(self.first.label)
+
+    @property
+    def search(self) -> str:
+        """What the search looks at."""
+        said = [self.shown_name, self.panel, self.first.label, *map(reason, self.first.reasons)]
+        if self.submission is not None:
+            record = self.submission.record
+            said += [record.name, record.author, record.claim, record.paper]
+        return one_line(" ".join(said)).lower()
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether more runs were falsely alarmed than the budget allows, by the interval."""
+        return self.at.state == "missed"
+
+    @property
+    def rank(self) -> tuple[int, float, float, str, str]:
+        """What is best comes first: those that keep the budget, by the share warned of."""
+        at = self.at
+        return (self.over_budget, -(at.warned or 0.0), at.false_share or 0.0, self.name, self.page)
+
+
+@dataclass(frozen=True)
+class PanelOnBoard:
+    """A panel, with every entry on it, best first within its class."""
+
+    panel: FrozenPanel
+    entries: tuple[Entry, ...]
+
+    @property
+    def name(self) -> str:
+        """The panel's."""
+        return self.panel.name
+
+    @cached_property
+    def ranked(self) -> list[Entry]:
+        """Those on its own runs."""
+        return [entry for entry in self.entries if not entry.own]
+
+    @cached_property
+    def retrained(self) -> list[Entry]:
+        """Those on own runs of its law, which are other runs."""
+        return [entry for entry in self.entries if entry.own]
+
+    @cached_property
+    def design(self) -> Any:
+        """Of its evaluation."""
+        return self.panel.design()
+
+    @cached_property
+    def events(self) -> tuple[Run, ...]:
+        """The held-out runs that are judged, with t*."""
+        log = self.panel.read(HELD_OUT)
+        kept, events = decided_runs(self.design, log)
+        return tuple(
+            Run(run, None if math.isnan(step) else step, "no event")
+            for run, step in zip(kept.runs, events.step.tolist(), strict=True)
+        )
+
+    @cached_property
+    def around(self) -> str:
+        """The judged runs and the design, as JSON for charts."""
+        return self._around(self.events)
+
+    @cached_property
+    def own_runs(self) -> str:
+        """The same of own runs, of which nothing is held."""
+        return self._around(())
+
+    def _around(self, runs: Sequence[Run]) -> str:
+        facts = {"runs": [run._asdict() for run in runs], "design": timing(self.design)}
+        return embedded({**facts, "by": "runs"})
+
+    @cached_property
+    def parts(self) -> dict[str, int]:
+        """How many runs each part has."""
+        return {part: len(self.panel.read(part).runs) for part in (EXPLORE, HELD_OUT)}
+
+    def classes(self, entries: Sequence[Entry]) -> list[tuple[str, str, list[Entry]]]:
+        """The classes that there are: name, heading, entries."""
+        return [
+            (kind, heading, own)
+            for kind, heading in CLASSES.items()
+            if (own := [entry for entry in entries if entry.kind == kind])
+        ]
+
+    def best(self, kind: str) -> Entry | None:
+        """The best of a class on its own runs."""
+        return next((one for one in self.ranked if one.kind == kind and one.at.warned), None)
+
+    @cached_property
+    def subject(self) -> str:
+        """The class that the answer is about: the first that there is."""
+        kinds = {entry.kind for entry in self.ranked}
+        return next((kind for kind in CLASSES if kind in kinds), "label-free")
+
+    @cached_property
+    def sentence(self) -> str:
+        """The answer in a sentence."""
+        own = [entry for entry in self.ranked if entry.kind == self.subject]
+        if not own:
+            return "Nothing has been judged on this panel's own runs yet."
+        passed = [entry for entry in own if entry.first.label == SUPPORTED]
+        scores = f"{len(own):,} {self.subject} score{'s' * (len(own) != 1)}"
+        budget = in_words(own[0].budget)
+        said = f"{len(passed) or 'None'} of {scores} may raise an alarm with a budget of {budget}"
+        undecided = sum(entry.first.label == INCONCLUSIVE for entry in own)
+        if undecided and not passed:
+            said += f"; {undecided:,} need{'s' * (undecided == 1)} more runs to be decided"
+        best = next(iter(passed or own))
+        at, blind = best.at, hardest(best.at)
+        if at.warned is None:
+            return f"{said}."
+        lead = "" if at.lead_median is None else f", {steps(at.lead_median)} steps ahead in median"
+        name = one_line(best.shown_name) + " (scores as submitted)" * (not best.built_in)
+        chance = "" if blind is None else f"; the hardest blind alarm warned of {percent(blind)}"
+        return (
+            f"{said}. The best{' of them' if passed else ''}, {name}, warned "
+            f"of {percent(at.warned)} {_interval(at.warned_interval)} of {at.n_events:,} events"
+            f"{lead}, and {percent(at.false_share)} {_interval(at.false_interval)} of "
+            f"{at.n_runs:,} runs were falsely alarmed{chance}."
+        )
+
+    @property
+    def others(self) -> str:
+        """How many of the other classes may act, in a sentence; empty where none may."""
+        counts = Counter(one.kind for one in self.ranked if one.first.label == SUPPORTED)
+        found = [f"{counts[kind]} {kind}" for kind in CLASSES if counts[kind]]
+        found = [text for text in found if not text.endswith(f" {self.subject}")]
+        return f"Of the other classes, these pass: {', '.join(found)}." if found else ""
+
+
+@dataclass(frozen=True)
+class Board:
+    """The site that was made.
+
+    Attributes:
+        index: its first page.
+        pages: how many there are.
+        left_out: what is not shown, and why, a line each.
+        sentence: what it holds.
+    """
+
+    index: Path
+    pages: int
+    left_out: tuple[str, ...]
+    sentence: str
+
+
+def build_board(
+    submissions: str | Path, out: str | Path, *, trial: str | Path | None = None
+) -> Board:
+    """Make the site.
+
+    A submission is shown if the files in its folder are those that its check has seen; others are
+    left out, with the reason.
+
+    Args:
+        submissions: the folder that holds their folders.
+        out: the folder of the site, which is made anew.
+        trial: the folder that `gmb trial` wrote.
+
+    Raises:
+        InputError: there is no such folder, nothing to show, a panel of the trial is not here or
+            has other runs, or `out` holds something else.
+    """
+    source, site = Path(submissions), Path(out)
+    if not source.is_dir():
+        raise InputError(f"{source}: there is no such folder of submissions")
+    _refuse_other(site)
+    entries = list(_of_trial(Path(trial))) if trial is not None else []
+    left_out: list[str] = []
+    shown: list[tuple[Submission, CheckRecord]] = []
+    for folder in sorted(path for path in source.iterdir() if path.is_dir()):
+        if folder.name.startswith("."):
+            continue
+        try:
+            found = CheckRecord.of(folder)
+            if found is None:
+                Submission.read(folder)
+                raise InputError(f"{folder}: was not checked as it is now: gmb leaderboard check")
+        except InputError as error:
+            left_out.append(one_line(str(error)))
+            continue
+        submission, check = found
+        shown.append((submission, check))
+        entries += _of_submission(submission, check)
+    panels = list(_panels(entries, left_out))
+    entries = [entry for panel in panels for entry in panel.entries]
+    if not entries:
+        why = f": {left_out[0]}" if left_out else ""
+        raise InputError(f"{source}: there is nothing to show{why}")
+    shown = [pair for pair in shown if any(pair[0].record.panel == one.name for one in panels)]
+    pages = _Site(panels, shown, tuple(left_out), Path(trial) if trial else None).pages()
+    count = _write(site, pages)
+    scores = len({entry.page for entry in entries})
+    said = (
+        f"{scores:,} score{'s' * (scores != 1)} on {len(panels)} panel{'s' * (len(panels) != 1)}, "
+        f"{len(shown):,} of them submission{'s' * (len(shown) != 1)}"
+    )
+    sentence = f"{count:,} pages: {said.replace(' of them', '')}."
+    return Board(site / "index.html", count, tuple(left_out), sentence)
+
+
+def _refuse_other(site: Path) -> None:
+    """Refuse a folder that is no site of ours: it would be removed."""
+    if not site.exists() or (site.is_dir() and not any(site.iterdir())):
+        return
+    readme = site / CARD
+    if not (readme.is_file() and f"\n{_MARK}:" in readme.read_text("utf-8", errors="replace")):
+        raise InputError(f"{site}: holds something else; choose another --out")
+
+
+def _write(site: Path, pages: Iterable[tuple[str, str]]) -> int:
+    """Write all files beside the old site, then in its place; returns how many pages there are."""
+    count = 0
+    site.parent.mkdir(parents=True, exist_ok=True)
+    with whole_folder(site) as workshop:
+        for name, text in pages:
+            path = workshop / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            count += name.endswith(".html")
+    return count
+
+
+# What there is to show.
+
+
+def _of_trial(folder: Path) -> Iterator[Entry]:
+    found = sorted(folder.glob("*/results.yaml"))
+    if not found:
+        raise InputError(f"{folder}: holds no results of a trial; gmb trial --out {folder}")
+    for path in found:
+        results, panel = Results.read(path), FrozenPanel.find(path.parent.name)
+        runs = [one for one in results.x_sources if one.what == "runs"]
+        if [one.repo for one in runs] != [f"{PREFIX}{panel.name}"] or (
+            runs[0].fingerprint != panel.entry.fingerprint
+        ):
+            raise InputError(f"{path}: is not of the runs that panel {panel.name!r} has here")
+        budget, source = primary_budget(results), results.x_provenance
+        if budget is None or not results.locked:
+            raise InputError(f"{path}: was not judged by a lock of protocol strict")
+        candidates = results.design.candidates if results.design else ()
+        for item in results.indicators:
+            if item.x_first_alarm is not None:
+                yield Entry(
+                    name=item.name,
+                    kind=class_of(item),
+                    panel=panel.name,
+                    sign=item.x_sign or 1,
+                    first=item.x_first_alarm,
+                    budget=budget,
+                    label_by_windows=item.label,
+                    auc=item.layer_A.auc,
+                    locked=results.meta.date,
+                    lock=(source.lock_hash or "") if source else "",
+                    n_scores=len(candidates),
+                )
+
+
+def _of_submission(submission: Submission, check: CheckRecord) -> Iterator[Entry]:
+    for score in check.scores:
+        yield Entry(
+            name=score.name,
+            kind=score.kind if score.kind in CLASSES else "undeclared",
+            panel=submission.record.panel,
+            sign=score.sign,
+            first=score.first_alarm,
+            budget=check.budget,
+            label_by_windows=score.label_by_windows,
+            auc=score.auc,
+            locked=check.locked,
+            lock=submission.record.lock_hash,
+            n_scores=check.n_scores,
+            submission=submission,
+            check=check,
+        )
+
+
+def _panels(entries: Sequence[Entry], left_out: list[str]) -> Iterator[PanelOnBoard]:
+    """Each panel with its entries; one that is not here, or has other runs, leaves them out."""
+    by_panel: dict[str, list[Entry]] = {}
+    for entry in entries:
+        by_panel.setdefault(entry.panel, []).append(entry)
+    for name, own in sorted(by_panel.items()):
+        try:
+            panel = FrozenPanel.find(name)
+            panel.check()
+        except InputError as error:
+            left_out += sorted({f"{one.origin}: {error}" for one in own})
+            continue
+        kept = []
+        for one in own:
+            said = one.submission.record.fingerprint if one.submission else None
+            if said in (None, panel.entry.fingerprint):
+                kept.append(one)
+            else:
+                left_out.append(f"{one.origin}: is of other runs than panel {name!r} has here")
+        if kept:
+            yield PanelOnBoard(panel, tuple(sorted(kept, key=lambda one: one.rank)))
+
+
+# The pages.
+
+
+@dataclass(frozen=True)
+class _Site:
+    panels: Sequence[PanelOnBoard]
+    submissions: Sequence[tuple[Submission, CheckRecord]]
+    left_out: tuple[str, ...]
+    trial: Path | None
+
+    def pages(self) -> Iterator[tuple[str, str]]:
+        """Every file: its place and its text."""
+        own = Path(__file__).parent
+        yield _STYLE, asset("page.css") + (own / "board.css").read_text(encoding="utf-8")
+        script = (own / "board.js").read_text(encoding="utf-8")
+        yield _SCRIPT, "".join(map(asset, SCRIPTS)) + script
+        yield "leaderboard.csv", _table(self.entries).csv()
+        yield CARD, self._readme()
+        yield "index.html", self._render("index", up="", **self._index())
+        for panel in self.panels:
+            yield f"panels/{panel.name}.html", self._render("panel", up="../", **_of_panel(panel))
+        places = {panel.name: panel for panel in self.panels}
+        for page, entries in self.by_page.items():
+            found = _of_score(entries, places)
+            yield f"scores/{page}", self._render("score", up="../", **found)
+
+    @cached_property
+    def entries(self) -> list[Entry]:
+        """All of them, panel by panel."""
+        return [entry for panel in self.panels for entry in panel.entries]
+
+    @cached_property
+    def by_page(self) -> dict[str, list[Entry]]:
+        """The entries of each score's page."""
+        found: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            found.setdefault(entry.page, []).append(entry)
+        return found
+
+    def _render(self, name: str, **values: Any) -> str:
+        return _environment().get_template(f"{name}.html.j2").render(panels=self.panels, **values)
+
+    def _readme(self) -> str:
+        header = {
+            "title": "GMB leaderboard",
+            "emoji": "📈",
+            "colorFrom": "blue",
+            "colorTo": "gray",
+            "sdk": "static",
+            "app_file": "index.html",
+            "pinned": False,
+            "tags": ["gmb", "grokking", "leaderboard"],
+            _MARK: {"package_version": __version__, "panels": [one.name for one in self.panels]},
+        }
+        text = yaml.safe_dump(header, sort_keys=False, allow_unicode=True)
+        return (
+            f"---\n{text}---\n\n# GMB leaderboard\n\n"
+            "Which scores announce grokking, on frozen runs. Made by `gmb leaderboard build`; open "
+            "`index.html`.\n"
+        )
+
+    def _index(self) -> dict[str, Any]:
+        rows: dict[str, list[_IndexRow]] = {}
+        every = [(page, entries) for page, entries in self.by_page.items()]
+        for page, entries in every:
+            own = [entry for entry in entries if not entry.own]
+            if not own:
+                continue
+            by_panel: dict[str, Entry] = {}
+            for entry in own:  # of several on a panel the one that was judged first is shown
+                held = by_panel.setdefault(entry.panel, entry)
+                if (entry.submission is not None, entry.locked) < (
+                    held.submission is not None,
+                    held.locked,
+                ):
+                    by_panel[entry.panel] = entry
+            rows.setdefault(own[0].kind, []).append(
+                _IndexRow(page, own[0], [by_panel.get(panel.name) for panel in self.panels])
+            )
+        for some in rows.values():
+            some.sort(key=lambda row: row.rank)
+        return {
+            "sentence": _summed_up(rows, len(self.panels)),
+            "classes": [(k, h, rows[k]) for k, h in CLASSES.items() if k in rows],
+            "submissions": self.submissions,
+            "left_out": self.left_out,
+            "transfers": _transfers(self.trial),
+            "n_scores": len(self.by_page),
+            "n_held_out": sum(panel.parts[HELD_OUT] for panel in self.panels),
+            "budget": self.entries[0].budget,
+            "has_trial": self.trial is not None,
+            "page_of": {
+                (entry.submission.record.name, entry.name): entry.page
+                for entry in self.entries
+                if entry.submission is not None
+            },
+        }
+
+
+class _IndexRow(NamedTuple):
+    """One score on all panels."""
+
+    page: str
+    entry: Entry
+    cells: list[Entry | None]
+
+    @property
+    def judged(self) -> list[Entry]:
+        """Where it was."""
+        return [entry for entry in self.cells if entry is not None]
+
+    @property
+    def n_supported(self) -> int:
+        """On how many panels it may act."""
+        return sum(entry.first.label == SUPPORTED for entry in self.judged)
+
+    @property
+    def mean(self) -> float:
+        """The share warned of, mean over the panels it was judged on."""
+        return sum(entry.at.warned or 0.0 for entry in self.judged) / len(self.judged)
+
+    @property
+    def rank(self) -> tuple[float, float, str]:
+        """By the panels it may act on, then by the share warned of."""
+        return (-self.n_supported, -self.mean, self.page)
+
+
+def _summed_up(rows: Mapping[str, Sequence[_IndexRow]], n_panels: int) -> str:
+    """The answer over several panels; nothing where there is one, whose own answer says more."""
+    if n_panels < 2 or not rows:
+        return ""
+    kind = next(kind for kind in CLASSES if kind in rows)
+    own = rows[kind]
+    some = sum(row.n_supported > 0 for row in own)
+    every = [row for row in own if row.n_supported == n_panels]
+    where = "both panels" if n_panels == 2 else f"all {n_panels} panels"
+    named = f": {one_line(every[0].entry.shown_name)}" if len(every) == 1 else ""
+    if len(every) > 1:
+        named = f", the best of them {one_line(every[0].entry.shown_name)}"
+    return (
+        f"{some or 'None'} of {len(own):,} {kind} scores may raise an alarm on a panel at least "
+        f"with a budget of {in_words(own[0].entry.budget)}, {len(every) or 'none'} on {where}"
+        f"{named}."
+    )
+
+
+def _of_panel(board: PanelOnBoard) -> dict[str, Any]:
+    labels = [one for one in LABELS if any(one == entry.first.label for entry in board.ranked)]
+    locks = {entry.lock for entry in board.entries if not entry.own}
+    ledger = {one.lock_hash for one in board.panel.ledger().locks}
+    counts = outcome_counts(board.ranked[0].at) if board.ranked else {}
+    return {
+        "board": board,
+        "classes": board.classes(board.ranked),
+        "labels": labels,
+        "n_locks": len(locks | ledger),
+        "n_judged": sum(counts.values()),
+        "origins": [
+            name
+            for name, is_trial in (("trial", True), ("submission", False))
+            if any((entry.submission is None) == is_trial for entry in board.ranked)
+        ],
+    }
+
+
+def _of_score(entries: Sequence[Entry], panels: Mapping[str, PanelOnBoard]) -> dict[str, Any]:
+    first = entries[0]
+    known = None
+    if first.built_in and first.name in catalogue.names():
+        known = catalogue.get(first.name)
+    blind = [
+        [(blind_name(name), one) for name, one in entry.at.comparisons.items()] for entry in entries
+    ]
+    charts = [
+        _charts(entry, panels[entry.panel], beside)
+        for entry, beside in zip(entries, blind, strict=True)
+    ]
+    return {
+        "entry": first,
+        "entries": entries,
+        "blind": blind,
+        "data": Markup(f"[{','.join(charts)}]"),
+        "known": known,
+        "heading": CLASSES[first.kind],
+        "papers": list(
+            dict.fromkeys(
+                one.submission.record.paper
+                for one in entries
+                if one.submission and one.submission.record.paper
+            )
+        ),
+    }
+
+
+def _transfers(trial: Path | None) -> list[dict[str, str]]:
+    """The rows of the trial's matrix of locks on other panels, as it wrote them."""
+    path = trial / "tables" / "transfer.csv" if trial is not None else None
+    if path is None or not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return [
+            {str(key): value or "" for key, value in row.items() if isinstance(value, str)}
+            for row in csv.DictReader(file)
+        ]
+
+
+def _table(entries: Sequence[Entry]) -> Table:
+    """Every number of the tables, in full."""
+    columns = (
+        Column("score", take="name"),
+        Column("sign", "{:+d}".format, take="sign"),
+        Column("class", take="kind"),
+        Column("panel", take="panel"),
+        Column("from", take="origin"),
+        Column("own_runs", str, take=lambda one: str(one.own).lower()),
+        Column("label_by_runs", take="first.label"),
+        Column("budget", number, take="budget"),
+        *WARNED,
+        *FALSELY_ALARMED,
+        Column("hardest_blind", number, take=lambda one: hardest(one.at)),
+        Column("lead_median", steps, take="at.lead_median"),
+        Column("p_adjusted", number, take="first.p_adjusted"),
+        Column("n_events", "{:,}".format, take="at.n_events"),
+        Column("n_runs", "{:,}".format, take="at.n_runs"),
+        Column("label_by_windows", take="label_by_windows"),
+        Column("lock", take="lock"),
+    )
+    return Table.of(entries, columns, "leaderboard", "The leaderboard, by runs")
+
+
+@cache
+def _environment() -> Environment:
+    """The templates, and what they call."""
+    environment = templates("gmb_hf.hub.leaderboard", page=True)
+    environment.filters.update(
+        percent=percent, steps=steps, p=p_value, interval=_interval, reason=reason
+    )
+    environment.globals.update(
+        hardest=hardest,
+        bar=_bar,
+        is_link=is_link,
+        number=number,
+        outcomes=OUTCOMES,
+        version=__version__,
+        supported=SUPPORTED,
+        trial_name=TRIAL,
+        blind_class=BLIND_ALARM,
+    )
+    return environment
+
+
+# Parts of pages, made of numbers alone.
+
+
+def _interval(interval: IntervalRecord | None) -> str:
+    if interval is None:
+        return ""
+    return f"[{percent(interval.low)}, {percent(interval.high)}]"
+
+
+def _bar(at: FirstAlarmPointRecord) -> Markup:
+    """What becomes of 100 runs, as one line; what a blind alarm warns of is a mark on it."""
+    counts = outcome_counts(at)
+    total = max(1, sum(counts.values()))
+    order = ("timely", "early", "missed", "quiet", "false")
+    said = ", ".join(f"{OUTCOMES[name]} {counts[name]}" for name in order if counts[name])
+    parts: list[str] = []
+    x = 0.0
+    for name in order:
+        width = 100 * counts[name] / total
+        if width:
+            parts.append(
+                f'<rect class="{name}" x="{x:.2f}%" y="2" width="{width:.2f}%" height="12"/>'
+            )
+        x += width
+    blind = hardest(at)
+    if blind is not None:
+        place = f"{100 * blind * at.n_events / total:.2f}%"
+        for kind in ("halo", "blind"):
+            parts.append(f'<line class="{kind}" x1="{place}" x2="{place}" y1="0" y2="16"/>')
+    label = f"Of {total:,} runs: {said}"
+    return Markup(
+        f'<svg class="outcome" role="img" aria-label="{label}"><title>{label}</title>'
+        f"{''.join(parts)}</svg>"
+    )
+
+
+def _charts(entry: Entry, board: PanelOnBoard, blind: Sequence[tuple[str, Any]]) -> str:
+    """What the charts of a report need of an entry, as JSON: the page around it, and the score."""
+    runs = () if entry.own else board.events
+    interval = entry.at.warned_interval
+    score = {
+        "alarms": alarms_of(entry.first, runs, board.design, entry.at) if runs else None,
+        "leads": [],
+        "targets": [],
+        "budgets": [budget_data(one) for one in entry.first.at_budget],
+        "warned": entry.at.warned,
+        "warnedInterval": None if interval is None else (interval.low, interval.high),
+        "blind": [{"name": name, "warned": one.warned, "p": one.p_value} for name, one in blind],
+    }
+    around = board.own_runs if entry.own else board.around
+    return f'{around[:-1]},"score":{embedded(score)}}}'

@@ -1,0 +1,513 @@
+"""Everything that a submission says, computed anew from the frozen panel.
+
+The design is the panel's, the thresholds are found on its explore runs once more, its held-out runs
+are judged by the lock, and every number is compared. What nobody can compute is named.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import hashlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from gmb_hf._version import __version__
+from gmb_hf.base.documents import Count, Many, Number, Section
+from gmb_hf.base.errors import InputError, first_of
+from gmb_hf.base.escape import one_line
+from gmb_hf.base.files import json_text, read_bytes, read_json, write_text
+from gmb_hf.base.fingerprints import SHOWN
+from gmb_hf.benchmark.evaluate import evaluate_lock
+from gmb_hf.benchmark.locking import make_lock
+from gmb_hf.benchmark.prepare import prepare
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
+from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.design.design import Design
+from gmb_hf.design.lock import Lock
+from gmb_hf.hub.leaderboard.submission import (
+    LOCK,
+    RESULTS,
+    RUNS,
+    SCORES,
+    ScoreRecord,
+    Submission,
+    SubmissionRecord,
+    panel_of_lock,
+    parameters_of,
+)
+from gmb_hf.hub.panels import PREFIX, FrozenPanel
+from gmb_hf.hub.sources import part_of
+from gmb_hf.indicators import catalogue
+from gmb_hf.indicators.catalogue import Indicator, Observables
+from gmb_hf.indicators.causal import Values
+from gmb_hf.report.answer import primary_budget
+from gmb_hf.report.page import class_of
+from gmb_hf.runs.joining import join_scores
+from gmb_hf.runs.metadata import EXTERNAL
+from gmb_hf.runs.runlog import RunLog
+
+CHECK = "check.json"
+_MOST = 5  # numbers of a file that are named
+_RELATIVE, _ABSOLUTE = 1e-6, 1e-9  # what another machine's rounding may change
+# Of the day, the place and the installation, not of the runs.
+_OF_THE_LOCK = {"x_lock": {"created", "package_version", "hash"}}
+_OF_THE_RESULTS: dict[str, set[str]] = {
+    "meta": {"prereg_path", "date", "commit_hash"},
+    "x_provenance": {"package_version", "python", "packages"},
+    "summary": {"notes", "x_notes"},
+}
+_OF_THE_DAY = ("date", "package_version", "not_checked")
+_LEFT_OUT = ("tables", "x_published", "x_seal")
+_WORDS = ("x_sentence", "sentence", "sensitivity_notes", "comments", "x_null_reasons")
+"""What a later version may word otherwise."""
+
+
+class CheckedScore(Section):
+    """One score of a submission as the check found it."""
+
+    name: str
+    kind: str
+    sign: Literal[1, -1] = 1
+    label_by_windows: str
+    auc: Number = None
+    first_alarm: FirstAlarmRecord
+
+
+class CheckRecord(Section):
+    """What a check found: `check.json`."""
+
+    format: Literal[1] = 1
+    submission: SubmissionRecord
+    date: str
+    package_version: str
+    files: dict[str, str] = Field(description="name -> SHA-256 of its bytes")
+    numbers: Count = Field(description="how many were computed anew and found equal")
+    not_checked: Many[str]
+    budget: float
+    locked: str = Field(description="the day of the lock")
+    n_scores: Count = Field(description="candidates of the lock, over which p-values are adjusted")
+    scores: Many[CheckedScore]
+
+    @classmethod
+    def of(cls, folder: Path) -> tuple[Submission, CheckRecord] | None:
+        """What the last check of a folder found, if its files are those that it saw, else None.
+
+        The card is not read once more: its words are those of the check.
+
+        Raises:
+            InputError: check.json cannot be read, or a file is missing.
+        """
+        path = folder / CHECK
+        if not path.is_file():
+            return None
+        record = cls.parse(read_json(path), where=str(path))
+        submission = Submission(folder, record.submission)
+        if folder.name != record.submission.name or record.files != hashes(submission):
+            return None
+        return submission, record
+
+
+def hashes(submission: Submission) -> dict[str, str]:
+    """SHA-256 of every file that the check reads."""
+    return {
+        name: hashlib.sha256(read_bytes(submission.folder / name)).hexdigest()
+        for name in submission.files
+    }
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came out.
+
+    Attributes:
+        submission: what was checked.
+        faults: what differs, a line each; empty where everything is as it says.
+        not_checked: what nobody could compute, a line each.
+        record: what the leaderboard shows; None where something differs.
+    """
+
+    submission: Submission
+    faults: tuple[str, ...]
+    not_checked: tuple[str, ...] = ()
+    record: CheckRecord | None = None
+
+
+def check(folder: str | Path, *, keep: bool = True) -> Checked:
+    """Compute a submission anew; `keep` writes what was found to its check.json.
+
+    Raises:
+        InputError: it is no submission, its panel is not here, or a file of it cannot be read or
+            was edited.
+    """
+    submission = Submission.read(folder)
+    record = submission.record
+    panel = FrozenPanel.find(record.panel)
+    panel.check()
+    lock = Lock.read(submission.folder / LOCK)
+    results = Results.read(submission.folder / RESULTS)
+    results.check_seal(str(submission.folder / RESULTS))
+    faults = list(_of_others(submission, panel, lock, results))
+    if faults:
+        return Checked(submission, tuple(faults))
+    try:
+        log = _log(submission, panel)
+        stand_ins = [_stand_in(name, one, lock) for name, one in record.scores.items()]
+        faults += _installed(submission, lock, log)
+        if faults:
+            return Checked(submission, tuple(faults))
+        with catalogue.standing_in(one for one in stand_ins if one is not None):
+            found = _recomputed(submission, panel, lock, results, log)
+    except InputError as error:
+        return Checked(submission, (f"{submission.folder}: {error}",))
+    faults = found.faults
+    missing = tuple(_not_checked(submission))
+    if faults or found.results is None:
+        return Checked(submission, tuple(faults), missing)
+    checked = CheckRecord(
+        submission=record,
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        package_version=__version__,
+        files=hashes(submission),
+        numbers=found.numbers,
+        not_checked=missing,
+        budget=_budget(found.results),
+        locked=lock.x_lock.created.partition("T")[0],
+        n_scores=len(lock.design.candidates),
+        scores=tuple(_scores(submission, found.results)),
+    )
+    forged = _held_before(submission, checked)
+    if forged:
+        return Checked(submission, tuple(forged), missing)
+    if keep:
+        write_text(submission.folder / CHECK, json_text(checked.plain()) + "\n")
+    return Checked(submission, (), missing, checked)
+
+
+def _held_before(submission: Submission, checked: CheckRecord) -> list[str]:
+    """What an earlier check.json of these very files says otherwise."""
+    try:
+        found = CheckRecord.of(submission.folder)
+    except InputError:  # of another version, or nobody's: it is written anew
+        found = None
+    if found is None:
+        return []
+    before = found[1]
+    theirs, ours = (
+        {name: value for name, value in one.plain().items() if name not in _OF_THE_DAY}
+        for one in (before, checked)
+    )
+    same_version = before.package_version == __version__
+    return _compared(submission.folder / CHECK, theirs, ours, words=same_version)[0]
+
+
+def _of_others(
+    submission: Submission, panel: FrozenPanel, lock: Lock, results: Results
+) -> Iterator[str]:
+    """That the files belong together, and to the panel that the card names."""
+    record, where = submission.record, submission.folder
+    if record.fingerprint != panel.entry.fingerprint:
+        yield (
+            f"{where}: the card is of panel {panel.name!r} with the runs {record.fingerprint}, the "
+            f"panel here has {panel.entry.fingerprint}"
+        )
+    home = panel_of_lock(lock)
+    if home != (None if record.retrained else panel.name):
+        made = "own runs" if home is None else f"panel {home!r}"
+        said = "own runs" if record.retrained else f"panel {panel.name!r}"
+        yield f"{where / LOCK}: was made on {made}, the card says {said}"
+    elif not record.retrained:
+        theirs = next(one for one in lock.x_lock.x_sources if one.repo == f"{PREFIX}{home}")
+        if theirs.fingerprint != panel.entry.fingerprint:
+            yield (
+                f"{where / LOCK}: was made on runs {theirs.fingerprint} of that panel, it has "
+                f"{panel.entry.fingerprint}"
+            )
+    if record.lock_hash != lock.hash:
+        yield (
+            f"{where / LOCK}: has the hash {lock.hash[:SHOWN]}, the card says "
+            f"{record.lock_hash[:SHOWN]}"
+        )
+    judged_by = results.x_provenance.lock_hash if results.x_provenance else None
+    if judged_by != lock.hash:
+        by = "without a lock" if judged_by is None else f"by the lock {judged_by[:SHOWN]}"
+        yield f"{where / RESULTS}: was judged {by}, lock.yaml is {lock.hash[:SHOWN]}"
+
+
+def _log(submission: Submission, panel: FrozenPanel) -> RunLog:
+    """The panel, or own runs, with the submitted scores as columns, a value in every row."""
+    place = submission.folder
+    log = RunLog.read(place / RUNS) if submission.record.retrained else panel.read()
+    if not submission.record.scores:
+        return log
+    joined = join_scores(log, place / SCORES, submission.columns)
+    lacking = log.table.num_rows - joined.table.num_rows
+    if lacking:
+        raise InputError(
+            f"{SCORES} has no score for {lacking:,} of {log.table.num_rows:,} checkpoints; a score "
+            "is there at every one, of both parts, or it chose what it is judged on"
+        )
+    return joined
+
+
+def _stand_in(name: str, score: ScoreRecord, lock: Lock) -> Indicator | None:
+    """An indicator that reads the submitted numbers of one that a package registers."""
+    if not score.package:
+        return None
+    frozen = lock.x_lock.candidates.get(name)
+    members = [
+        member
+        for candidate in lock.design.candidates
+        if candidate.x_ensemble is not None
+        for member in candidate.x_ensemble.members
+        if member.name == name
+    ]
+    family = frozen.family if frozen else members[0].family if members else None
+    parameter = score.window_parameter
+
+    def submitted(seen: Observables, **settings: Any) -> Values:
+        window = None if parameter is None else int(settings[parameter])
+        return seen[score.column(name, window)]
+
+    return Indicator(
+        name=name,
+        family=family or EXTERNAL,
+        summary="scores of a submission",
+        needs=frozen.needs if frozen else (),
+        function=submitted,
+        source=SCORES,
+        sees_test_labels=frozen.sees_test_labels if frozen else score.kind == "label-using",
+        parameters=parameters_of(lock, name),
+        window_parameter=parameter,
+        kind=score.kind,
+        rule=score.rule,
+        package=score.package,
+    )
+
+
+def _installed(submission: Submission, lock: Lock, log: RunLog) -> Iterator[str]:
+    """Where the package of a score is installed, that its numbers are the submitted ones."""
+    for name in _computable(submission):
+        score, parameters = submission.record.scores[name], dict(parameters_of(lock, name))
+        for window in score.windows or (None,):
+            if window is not None and score.window_parameter is not None:
+                parameters[score.window_parameter] = window
+            column = score.column(name, window)
+            found = catalogue.compute(log, name, **parameters)
+            own, steps = log.panel(column).values, found.steps
+            for row, run in enumerate(found.runs):
+                for at in range(int(found.present[row].sum())):
+                    mine, theirs = float(found.values[row, at]), float(own[row, at])
+                    if not _same(theirs, mine):
+                        yield (
+                            f"{submission.folder / SCORES}: {column} of run {run} at step "
+                            f"{steps[row, at]:,}: submitted {theirs:.9g}, {score.package} computes "
+                            f"{mine:.9g}"
+                        )
+                        return
+
+
+def _computable(submission: Submission) -> list[str]:
+    """The scores of packages that are installed here."""
+    scores, known = submission.record.scores, catalogue.names()
+    return [
+        name
+        for name, one in scores.items()
+        if one.package and name in known and catalogue.get(name).package == one.package
+    ]
+
+
+@dataclass(frozen=True)
+class _Found:
+    faults: list[str]
+    numbers: int = 0
+    results: Results | None = None
+
+
+def _recomputed(
+    submission: Submission, panel: FrozenPanel, lock: Lock, results: Results, log: RunLog
+) -> _Found:
+    """The lock and the results of these runs by the panel's design, beside the submitted ones."""
+    retrained = submission.record.retrained
+    design = _expected(panel, lock, retrained=retrained)
+    explore, _ = part_of(log, design, "explore")
+    again, _ = make_lock(design, prepare(explore, design))
+    theirs, ours = (_without(one.plain(), _OF_THE_LOCK) for one in (lock, again))
+    for one in (theirs, ours):
+        one.pop("meta", None)
+    if retrained:  # whose other columns were left behind
+        ours["x_lock"]["explore_fingerprint"] = theirs["x_lock"]["explore_fingerprint"]
+        ours["x_lock"]["x_sources"] = theirs["x_lock"].get("x_sources", [])
+    else:
+        ours["x_lock"]["explore_fingerprint"] = _as_locked(explore, submission).fingerprint()
+    same_version = lock.x_lock.package_version == __version__
+    faults, numbers = _compared(submission.folder / LOCK, theirs, ours, words=same_version)
+    if faults:
+        return _Found(faults)
+    judged, _ = part_of(log, lock.design, "held-out")
+    judged.looks = None  # its author has looked, and the ledger here is that of this machine
+    evaluated = evaluate_lock(dataclasses.replace(lock, path=None), judged).results
+    theirs, ours = (_without(one.plain(), _OF_THE_RESULTS) for one in (results, evaluated))
+    for one in (theirs, ours):
+        for name in _LEFT_OUT:
+            one.pop(name, None)
+        one["indicators"] = {item["name"]: item for item in one["indicators"]}
+    provenance = ours["x_provenance"]
+    if retrained:
+        ours["x_sources"] = theirs["x_sources"]
+        provenance["evaluation_fingerprint"] = theirs["x_provenance"]["evaluation_fingerprint"]
+        ours["meta"]["run_id"] = theirs["meta"]["run_id"]
+    else:
+        provenance["evaluation_fingerprint"] = _as_locked(judged, submission).fingerprint()
+        fingerprint = provenance["evaluation_fingerprint"]
+        ours["meta"]["run_id"] = ours["meta"]["run_id"][: -len(fingerprint[:8])] + fingerprint[:8]
+    source = results.x_provenance
+    same_version = source is not None and source.package_version == __version__
+    faults, more = _compared(submission.folder / RESULTS, theirs, ours, words=same_version)
+    return _Found(faults, numbers + more, evaluated)
+
+
+def _as_locked(log: RunLog, submission: Submission) -> RunLog:
+    """The log as the lock saw it: without the columns of scores that a package computed."""
+    record = submission.record
+    extra = [
+        column
+        for name, score in record.scores.items()
+        if score.package
+        for column in score.columns(name)
+    ]
+    return log.with_rows(log.table.drop_columns(extra)) if extra else log
+
+
+def _expected(panel: FrozenPanel, lock: Lock, *, retrained: bool) -> Design:
+    """The panel's design with the candidates of a lock; of own runs with their seeds."""
+    fields: dict[str, Any] = {
+        "candidates": [one.plain() for one in lock.design.candidates],
+        **{
+            name: getattr(lock.design, name)
+            for name, place in Design.places().items()
+            if place.startswith("meta.")
+        },
+    }
+    if retrained:
+        fields |= {name: getattr(lock.design, name) for name in ("seeds_explore", "seeds_eval")}
+    return panel.design().replace(**fields)
+
+
+def _without(plain: dict[str, Any], left_out: Mapping[str, set[str]]) -> dict[str, Any]:
+    """Plain data without some keys of some sections."""
+    return {
+        key: {name: value for name, value in part.items() if name not in left_out.get(key, ())}
+        if isinstance(part, dict)
+        else part
+        for key, part in plain.items()
+    }
+
+
+def _compared(where: Path, theirs: Any, ours: Any, *, words: bool) -> tuple[list[str], int]:
+    """The first differences of a file in a line each, and how many values were equal."""
+    lines: list[str] = []
+    equal = 0
+    for path, submitted, found in _leaves(theirs, ours, ""):
+        if not words and path.rpartition(".")[2].partition("[")[0] in _WORDS:
+            continue
+        if _same(submitted, found):
+            equal += 1
+            continue
+        lines.append(f"{where}: {path}: submitted {_shown(submitted)}, recomputed {_shown(found)}")
+    # What a hash is of says more than the hash.
+    lines.sort(key=lambda line: "fingerprint" in line or "_hashes" in line)
+    more = len(lines) - _MOST
+    if more > 0:
+        lines = [*lines[:_MOST], f"{where}: and {more:,} more values differ"]
+    return lines, equal
+
+
+_ABSENT = object()
+
+
+def _leaves(theirs: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
+    """Each value of either side with its path; where only one has it, the other is absent."""
+    if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
+        for key in [*theirs, *(key for key in ours if key not in theirs)]:
+            inner = f"{path}.{key}" if path else str(key)
+            yield from _leaves(theirs.get(key, _ABSENT), ours.get(key, _ABSENT), inner)
+    elif _is_list(theirs) and _is_list(ours) and len(theirs) == len(ours):
+        for place, pair in enumerate(zip(theirs, ours, strict=True)):
+            yield from _leaves(*pair, f"{path}[{place}]")
+    else:
+        yield path, theirs, ours
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple))
+
+
+def _same(a: Any, b: Any) -> bool:
+    numbers = all(type(one) in (int, float) for one in (a, b))
+    if not numbers:
+        return type(a) is type(b) and bool(a == b)
+    return a == b or math.isclose(a, b, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    if _is_list(value):
+        return f"{len(value)} values ({first_of([one_line(str(one)) for one in value], 3)})"
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    text = one_line(str(value))
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+def _not_checked(submission: Submission) -> Iterator[str]:
+    """What no computation here can show."""
+    record, computed = submission.record, _computable(submission)
+    for name, score in record.scores.items():
+        said = one_line(name)
+        if name in computed:
+            continue
+        by = ""
+        if score.package:
+            by = f" by the package {one_line(score.package)}, which is not installed here"
+        yield f"{said}: that its numbers are computed from these logs, and causally{by}"
+        yield f"{said}: that it is {score.kind}, as its author says"
+    if record.retrained:
+        yield "that the runs are trainings of the panel's law, all of them and unchosen"
+    yield "how often held-out runs were looked at before this lock: they lie open"
+
+
+def _budget(results: Results) -> float:
+    budget = primary_budget(results)
+    if budget is None:
+        raise InputError("results: there are no first alarms by runs")
+    return budget
+
+
+def _scores(submission: Submission, results: Results) -> Iterator[CheckedScore]:
+    for item in results.indicators:
+        if item.family == "control" or item.x_first_alarm is None:
+            continue
+        yield CheckedScore(
+            name=item.name,
+            kind=_kind(submission, item),
+            sign=item.x_sign or 1,
+            label_by_windows=item.label,
+            auc=item.layer_A.auc,
+            first_alarm=item.x_first_alarm,
+        )
+
+
+def _kind(submission: Submission, item: IndicatorRecord) -> str:
+    """The class of a score: by the catalogue, else as its author says, unless it sees labels."""
+    said = submission.record.scores.get(item.name)
+    if said is None or item.x_sees_test_labels or said.rule:
+        return class_of(item)
+    return class_of(item) if item.x_sees_test_labels is None else said.kind

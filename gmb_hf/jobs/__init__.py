@@ -1,0 +1,1 @@
+"""What a user starts as a whole: a run, the trial, the demo, trainers, the metrics."""

@@ -1,0 +1,265 @@
+"""The demo: a frozen panel is judged, then fresh runs are trained and watched with what passed.
+
+OUT/quick-29/             explore.csv, lock.yaml, results.yaml, report.*, tables/, figures/
+OUT/fresh/logs/           the run logs of the fresh seeds
+OUT/tables/watched.*      a row for each fresh run: its alarm, its event, how far ahead
+OUT/figures/watched.*     their curves with both marked
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from gmb_hf.base import escape
+from gmb_hf.base.errors import InputError
+from gmb_hf.base.escape import number
+from gmb_hf.base.tables import Column, Table
+from gmb_hf.benchmark.events import find_events
+from gmb_hf.benchmark.results import Results
+from gmb_hf.design.design import Design
+from gmb_hf.design.lock import Lock
+from gmb_hf.hub.panels import EXPLORE, FrozenPanel
+from gmb_hf.jobs.run import Counting
+from gmb_hf.jobs.trial import judge
+from gmb_hf.monitor.monitor import AlarmMonitor
+from gmb_hf.report import style
+from gmb_hf.report.style import save_figure
+from gmb_hf.runs.runlog import RunLog
+from gmb_hf.training.config import RunConfig, parse_seeds
+from gmb_hf.training.folder import finished_seeds
+from gmb_hf.training.launch import Bar
+from gmb_hf.training.seeds import train_stacked
+
+PANEL = "quick-29"
+SEEDS = "700000:700006"
+"""No panel and no preset has these."""
+FRESH = "fresh"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What a monitor saw of one run.
+
+    Attributes:
+        run: its name.
+        alarm: the step at which it was raised; None where it was not.
+        event: the step of the run's event; None where there was none.
+        verdict: "in time", "early", "missed", "false" or "quiet".
+        last: the last step.
+    """
+
+    run: str
+    alarm: int | None
+    event: int | None
+    verdict: str
+    last: int
+
+    @property
+    def ahead(self) -> int | None:
+        """Steps from the alarm to the event."""
+        if self.alarm is None or self.event is None:
+            return None
+        return self.event - self.alarm
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the demo found: the verdicts of the panel, and fresh runs as the monitor saw them."""
+
+    results: Results
+    acting: tuple[str, ...]
+    watched: tuple[Watched, ...]
+    paths: tuple[Path, ...]
+
+
+def demo(
+    out: str | Path,
+    *,
+    panel: str = PANEL,
+    seeds: str = SEEDS,
+    figures: bool = True,
+    counting: Counting | None = None,
+    on_verdicts: Callable[[Results], None] = lambda results: None,
+    say: Callable[[str], None] = lambda text: None,
+) -> Demo:
+    """Judge a panel, then train fresh seeds of its law and watch them.
+
+    Args:
+        out: the folder; what an earlier start finished is not done again.
+        panel: its name.
+        seeds: fresh ones, that the panel does not have.
+        figures: whether to draw any.
+        counting: shows progress; nothing is shown without it.
+        on_verdicts: is told the verdicts on the panel, before anything is trained.
+        say: is told each alarm when it is raised.
+
+    Raises:
+        InputError: the panel is not here, its logs do not say what was trained, no score of it may
+            raise an alarm, or the folder holds something else.
+    """
+    counting = counting or (lambda what, count: nullcontext(lambda done: None))
+    folder, frozen = Path(out), FrozenPanel.find(panel)
+    made = frozen.read(EXPLORE).metadata
+    if not isinstance(made.get("config"), dict):
+        raise InputError(f"panel {panel!r}: its logs do not say what was trained; choose another")
+    shown: Any = {"figures": figures, "counting": counting, "exploring": False}
+    results = judge(frozen, folder / panel, **shown)
+    on_verdicts(results)
+    lock = Lock.read(folder / panel / "lock.yaml")
+    config = RunConfig.from_dict({"preset": made.get("preset", "custom"), **made["config"]})
+    log = _fresh(config, parse_seeds(seeds), folder / FRESH, lock, results, say)
+    acting, watched = watch(log, lock, results)
+    table = watched_table(watched)
+    paths = [*table.write(folder / "tables"), folder / panel / "report.md"]
+    if figures:
+        curves = watched_curves(log, lock.design.metric, watched)
+        paths += save_figure(curves, folder / "figures" / "watched")
+    return Demo(results, acting, watched, tuple(paths))
+
+
+def _fresh(
+    config: RunConfig,
+    seeds: Sequence[int],
+    folder: Path,
+    lock: Lock,
+    results: Results,
+    say: Callable[[str], None],
+) -> RunLog:
+    """Train the seeds, with a monitor beside each, or read what an earlier start has finished."""
+    if not finished_seeds(folder).issuperset(seeds):
+        # A monitor sees a run from its beginning, so that one which was interrupted begins anew.
+        shutil.rmtree(folder, ignore_errors=True)
+        with _Watching(config, seeds, lock, results, say) as bar:
+            train_stacked(config, seeds, folder, listener=bar)
+    log = RunLog.read(folder / "logs")
+    return log.select([run for run, seed in zip(log.runs, log.seeds, strict=True) if seed in seeds])
+
+
+class _Watching(Bar):
+    """Shows the progress of a training to a monitor for each seed, and tells of its alarms."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        seeds: Sequence[int],
+        lock: Lock,
+        results: Results,
+        say: Callable[[str], None],
+    ) -> None:
+        super().__init__(len(seeds) * config.training.steps)
+        self._monitors = {seed: AlarmMonitor(lock, results, show=()) for seed in seeds}
+        self._say, self._raised = say, set[int]()
+
+    def measured(self, seeds: Sequence[int], found: Mapping[str, Any]) -> None:
+        super().measured(seeds, found)
+        for place, seed in enumerate(seeds):
+            step, row = int(found["step"][place]), {name: found[name][place] for name in found}
+            del row["step"]
+            reading = self._monitors[seed].update(step=step, **row)
+            if reading.alarm is not None and seed not in self._raised:
+                self._raised.add(seed)
+                accuracy = f"held-out accuracy is {number(float(row['test_acc']))}"
+                self._say(f"ALARM   seed {seed}, step {reading.alarm:,}: {accuracy} so far")
+
+
+def watch(
+    log: RunLog, lock: Lock, results: Results, act: Sequence[str] | None = None
+) -> tuple[tuple[str, ...], tuple[Watched, ...]]:
+    """Show every run of a log to a monitor of its own, one checkpoint after the other.
+
+    `act` is as of `AlarmMonitor`. Returns the scores that act, and what became of each run; an
+    alarm that comes with or after the event is none.
+    """
+    design, events = lock.design, find_events(log, lock.design)
+    monitor = AlarmMonitor(lock, results, act=act, show=())
+    fresh = monitor.state_dict()
+    found = []
+    for run, event in zip(log.runs, events.step.tolist(), strict=True):
+        monitor.load_state_dict(fresh)
+        rows = log.select([run]).table.select(["step", *monitor.needs]).to_pylist()
+        for row in rows:
+            monitor.update(**row)
+        alarm = None if monitor.alarm is None else monitor.alarm.step
+        happened = None if np.isnan(event) else int(event)
+        verdict = _verdict(alarm, happened, design)
+        if verdict == MISSED:
+            alarm = None
+        found.append(Watched(run, alarm, happened, verdict, rows[-1]["step"]))
+    return monitor.acting, tuple(found)
+
+
+MISSED = "missed"
+
+
+def _verdict(alarm: int | None, event: int | None, design: Design) -> str:
+    """As `FirstAlarms.outcomes` says it, of one run."""
+    if event is None:
+        return "quiet" if alarm is None else "false"
+    if alarm is None or alarm >= event:
+        return MISSED
+    ahead = event - alarm
+    if ahead >= design.safe_gap:
+        return "false"
+    return "in time" if ahead <= design.horizon else "early"
+
+
+def watched_table(watched: Sequence[Watched]) -> Table:
+    """A row for each run."""
+    columns = (
+        Column("run"),
+        Column("alarm at step", align="r"),
+        Column("event at step", align="r"),
+        Column("steps ahead", align="r"),
+        Column("verdict"),
+    )
+    rows = [
+        (one.run, *map(escape.steps, (one.alarm, one.event, one.ahead)), one.verdict)
+        for one in watched
+    ]
+    return Table(columns, rows, name="watched")
+
+
+def watched_curves(log: RunLog, metric: str, watched: Sequence[Watched]) -> Figure:
+    """Held-out and training accuracy of each run, with its alarm and its event marked."""
+    with style.house_style():
+        return _watched_curves(log, metric, watched)
+
+
+def _watched_curves(log: RunLog, metric: str, watched: Sequence[Watched]) -> Figure:
+    columns = min(3, len(watched))
+    figure, axes = style.panel_grid(len(watched), columns, width=7.2, panel_height=1.75, head=0.55)
+    panel = log.panel(metric)
+    beside = log.panel("train_acc").values if "train_acc" in log.observables else None
+    for place, (one, own) in enumerate(zip(watched, axes, strict=True)):
+        there = panel.present[place]
+        steps = panel.steps[place][there]
+        if beside is not None:
+            own.plot(steps, beside[place][there], color=style.ORANGE, linewidth=1)
+        own.plot(steps, panel.values[place][there], color=style.BLUE, linewidth=1.6)
+        if one.alarm is not None:
+            own.axvline(one.alarm, color=style.VERMILION, linewidth=1.4)
+        if one.event is not None:
+            at = panel.values[place][panel.steps[place] == one.event]
+            own.plot([one.event], at[:1], "o", color=style.INK, markersize=4)
+        ahead = f", {one.ahead:,} steps ahead" if one.ahead is not None else ""
+        own.set_title(f"{style.shorten(one.run, 28)}\n{one.verdict}{ahead}", fontsize=7.5)
+        own.set_ylim(-0.02, 1.03)
+        style.rate_axis(own.yaxis)
+        style.step_axis(own, "", ticks=4)
+    figure.supxlabel("training steps", fontsize=8.5, y=0.01)
+    handles = [
+        style.line_key("training accuracy", color=style.ORANGE, linewidth=1),
+        style.line_key("held-out accuracy", color=style.BLUE, linewidth=1.6),
+        style.line_key("alarm", color=style.VERMILION, linewidth=1.4),
+        style.line_key("event", color=style.INK, marker="o", markersize=4, linestyle=""),
+    ]
+    figure.legend(handles=handles, loc="upper center", ncols=len(handles))
+    return figure

@@ -1,0 +1,568 @@
+"""The trial: every signal on every panel, thresholds frozen on explore runs, judged once by runs.
+
+    OUT/PANEL/                explore.csv, lock.yaml, results.yaml, report.*, tables/, figures/
+    OUT/transfer/A-on-B/      the held-out runs of panel B by the lock of panel A: results.yaml
+    OUT/tables/trial.*        a row for each signal and panel; transfer.*: for each two panels
+    OUT/figures/trial.*       signals by panels
+    OUT/report.md             the one page
+
+A panel is frozen, so the same call gives the same numbers; what is there already, of this lock and
+these runs, is not judged again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from threadpoolctl import threadpool_limits
+
+from gmb_hf.base.errors import InputError, positive_int
+from gmb_hf.base.escape import number, steps
+from gmb_hf.base.files import write_text
+from gmb_hf.base.tables import Column, Table
+from gmb_hf.benchmark.evaluate import evaluate_lock
+from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord
+from gmb_hf.benchmark.locking import explore, make_lock, write_explored
+from gmb_hf.benchmark.prepare import prepare
+from gmb_hf.benchmark.records import SUPPORTED
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
+from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.design.lock import Lock
+from gmb_hf.design.power import in_words
+from gmb_hf.hub.panels import EXPLORE, HELD_OUT, FrozenPanel, here
+from gmb_hf.indicators import catalogue
+from gmb_hf.indicators.claims import CLAIMS, Claim
+from gmb_hf.report import style
+from gmb_hf.report.answer import KINDS, RULE, hardest, kind_of, primary_budget
+from gmb_hf.report.report import publish
+from gmb_hf.report.sheet import template
+from gmb_hf.report.tables import FALSELY_ALARMED, WARNED
+
+if TYPE_CHECKING:
+    from gmb_hf.jobs.run import Counting
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the trial found.
+
+    Attributes:
+        panels: the names, in order.
+        rows: every signal on every panel.
+        transfers: the lock of each panel on each other one.
+        paths: of the files, the page first.
+    """
+
+    panels: tuple[str, ...]
+    rows: tuple[TrialRow, ...]
+    transfers: tuple[Transfer, ...]
+    paths: tuple[Path, ...]
+
+
+def trial(
+    panels: Sequence[str],
+    out: str | Path,
+    *,
+    figures: bool = True,
+    jobs: int | None = None,
+    counting: Counting | None = None,
+) -> Trial:
+    """Judge every candidate of the panels' designs, and each lock on the other panels.
+
+    Args:
+        panels: names; "all" for every one that is here and has a held-out part.
+        out: the folder; the same call goes on where it stopped.
+        figures: whether to draw those of each panel, too.
+        jobs: panels judged at a time, in processes of their own; one a core if not given.
+        counting: shows progress; nothing is shown without it.
+
+    Raises:
+        InputError: no such panel, one without a held-out part, one that was changed, a folder
+            that holds the trial of other panels, or a process was killed.
+    """
+    counting = counting or _no_counting
+    jobs = positive_int("--jobs", (os.cpu_count() or 1) if jobs is None else jobs)
+    folder, chosen = Path(out), tuple(_split(here()) if list(panels) == ["all"] else panels)
+    if not chosen:
+        raise InputError("--panels: no panel is here; gmb panel list says which there are")
+    found = {name: FrozenPanel.find(name) for name in chosen}
+    for name in set(chosen) - set(_split(chosen)):
+        raise InputError(f"--panels: panel {name!r} has no held-out part to be judged on")
+    of_scores = counting if jobs == 1 else _no_counting  # else the bar counts panels
+    results = _in_processes(
+        {
+            name: partial(judge, panel, folder / name, figures=figures, counting=of_scores)
+            for name, panel in found.items()
+        },
+        jobs,
+        counting("judging panels", len(chosen)) if jobs > 1 else _no_counting("", None),
+    )
+    supported = {
+        name: {row.item.name for row in rows_of(name, own) if row.supported}
+        for name, own in results.items()
+    }
+    crossed = {
+        f"{lock_of} on {name}": partial(_transferred, lock_of, panel, folder, supported[lock_of])
+        for lock_of in chosen
+        for name, panel in found.items()
+        if lock_of != name
+    }
+    transfers = [
+        *_in_processes(crossed, jobs, counting("locks on other panels", len(crossed))).values()
+    ]
+    rows = [row for name in chosen for row in rows_of(name, results[name])]
+    page = render_trial(
+        rows, chosen, transfers, asks={name: panel.record.asks for name, panel in found.items()}
+    )
+    paths = [write_text(folder / "report.md", page)]
+    paths += style.save_figure(signals_by_panels(rows, chosen), folder / "figures" / "trial")
+    for table in (trial_table(rows), transfer_table(transfers)):
+        paths += table.write(folder / "tables")
+    return Trial(chosen, tuple(rows), tuple(transfers), tuple(paths))
+
+
+def _no_counting(what: str, count: int | None) -> AbstractContextManager[Callable[[str], None]]:
+    return nullcontext(lambda done: None)
+
+
+def _in_processes(
+    calls: Mapping[str, Callable[[], Found]],
+    jobs: int,
+    counted: AbstractContextManager[Callable[[str], None]],
+) -> dict[str, Found]:
+    """What calls return, by their names; in this process, or at most `jobs` others.
+
+    Raises:
+        InputError: of a call, or a process was killed.
+    """
+    with counted as done:
+        if jobs == 1 or len(calls) < 2:
+            found = {}
+            for name, call in calls.items():
+                found[name] = call()
+                done(name)
+            return found
+        context = get_context("spawn")  # a forked process may inherit held locks
+        with ProcessPoolExecutor(min(jobs, len(calls)), context, initializer=_one_thread) as pool:
+            waiting = {pool.submit(call): name for name, call in calls.items()}
+            try:
+                for ended in as_completed(waiting):
+                    ended.result()
+                    done(waiting[ended])
+            except BrokenProcessPool:
+                raise InputError(
+                    f"--jobs {jobs}: a process was ended, as it is where memory runs out; the same "
+                    "command with --jobs 1 goes on with what is there"
+                ) from None
+            finally:
+                pool.shutdown(cancel_futures=True)
+            return {name: ended.result() for ended, name in waiting.items()}
+
+
+def _one_thread() -> None:
+    """More would share the cores with those of the other processes."""
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # of what is loaded later
+    threadpool_limits(1)
+
+
+def rows_of(panel: str, results: Results) -> list[TrialRow]:
+    """The indicators of one panel's results, at the budget of runs that decides."""
+    budget = primary_budget(results)
+    return [
+        TrialRow(panel, item, item.x_first_alarm, item.x_first_alarm.at(budget))
+        for item in results.indicators
+        if item.x_first_alarm is not None and budget is not None
+    ]
+
+
+def _split(names: Sequence[str]) -> list[str]:
+    """Those panels that have an explore and a held-out part."""
+    return [name for name in names if {EXPLORE, HELD_OUT} <= {*FrozenPanel.find(name).parts}]
+
+
+def judge(
+    panel: FrozenPanel,
+    folder: Path,
+    *,
+    figures: bool,
+    counting: Counting = _no_counting,
+    exploring: bool = True,
+) -> Results:
+    """Explore, lock and evaluate one panel in a folder, or read what an earlier call left there.
+
+    The lock does not need what exploring shows, which is for readers.
+    """
+    place, path = folder / "lock.yaml", folder / "results.yaml"
+    lock = Lock.read(place) if place.exists() else None
+    if lock is not None:
+        own = panel.design().plain()
+        theirs = lock.design.plain()
+        same = panel.source["fingerprint"] in [one.fingerprint for one in lock.x_lock.x_sources]
+        if not same or own["candidates"] != theirs["candidates"]:
+            raise InputError(
+                f"{place}: is a lock of another panel, or of another design; choose another --out"
+            )
+        if path.exists():
+            held = Results.read(path)
+            if held.x_provenance is not None and held.x_provenance.lock_hash == lock.hash:
+                return held
+    design = panel.design() if lock is None else lock.design
+    if lock is None:
+        explored = prepare(panel.read(EXPLORE), design)
+        count = len(explored.entries)
+        if exploring:
+            with counting(f"{panel.name}: exploring", count) as done:
+                # A combination takes ten fits more than its lock, which says what it is made of.
+                tried = explore(design, explored, combinations=False, on_done=done)
+                write_explored(tried, folder / "explore.csv")
+        with counting(f"{panel.name}: locking", count) as done:
+            made, _ = make_lock(design, explored, on_done=done)
+        lock = Lock.read(made.write(place))
+    with counting(f"{panel.name}: judging", len(lock.x_lock.candidates)) as done:
+        evaluation = evaluate_lock(lock, panel.read(HELD_OUT), lock_path="lock.yaml", on_done=done)
+    publish(evaluation, folder, figures=figures)
+    return evaluation.results
+
+
+def _transferred(
+    lock_of: str, panel: FrozenPanel, folder: Path, supported: Collection[str]
+) -> Transfer:
+    """The lock of one panel on another: the best of those signals that its own panel supports."""
+    place = folder / "transfer" / f"{lock_of}-on-{panel.name}"
+    lock, path = Lock.read(folder / lock_of / "lock.yaml"), place / "results.yaml"
+    held = Results.read(path) if path.exists() else None
+    if held is None or held.x_provenance is None or held.x_provenance.lock_hash != lock.hash:
+        try:
+            # A look of its own: the lock file beside it keeps the looks at its own panel.
+            judged = evaluate_lock(
+                Lock.read(lock.write(place / "lock.yaml")), panel.read(HELD_OUT), transfer=True
+            )
+        except InputError as error:
+            return Transfer(lock_of, panel.name, None, None, str(error))
+        publish(judged, place, figures=False)
+        held = judged.results
+    rows = [
+        row
+        for row in rows_of(panel.name, held)
+        if row.item.name in supported and row.item.x_sees_test_labels is False
+    ]
+    best = max(rows, key=lambda row: row.at.warned or 0.0, default=None)
+    n_supported = sum(row.first.label == SUPPORTED for row in rows)
+    return Transfer(lock_of, panel.name, best, n_supported)
+
+
+# On paper: signals by panels, claims and measurements, transfers, a figure, a page.
+
+
+class TrialRow(NamedTuple):
+    """One signal on one panel, at the budget of runs that decides."""
+
+    panel: str
+    item: IndicatorRecord
+    first: FirstAlarmRecord
+    at: FirstAlarmPointRecord
+
+    @property
+    def kind(self) -> str:
+        """A key of `KINDS`."""
+        return kind_of(self.item)
+
+    @property
+    def supported(self) -> bool:
+        """Whether its label by runs is the one that lets a score act."""
+        return self.first.label == SUPPORTED
+
+
+class Transfer(NamedTuple):
+    """The best signal of a panel's lock, by its own held-out runs, on those of another panel."""
+
+    lock_of: str
+    panel: str
+    row: TrialRow | None
+    n_supported: int | None
+    fault: str = ""
+
+
+_COLUMNS = (
+    Column("signal", take="item.name"),
+    Column("kind", take="kind"),
+    Column("panel", take="panel"),
+    Column("label_by_runs", take="first.label"),
+    *WARNED,
+    *FALSELY_ALARMED,
+    Column("lead_median", steps, take="at.lead_median"),
+    Column("hardest_blind", number, take=lambda row: hardest(row.at)),
+    Column("p_adjusted", number, take="first.p_adjusted"),
+    Column("n_events", "{:,}".format, take="at.n_events"),
+    Column("n_runs", "{:,}".format, take="at.n_runs"),
+    Column("threshold", "{:.6g}".format, take="at.threshold"),
+    Column("reasons", take=lambda row: "; ".join(row.first.reasons)),
+    Column("label_by_windows", take="item.label"),
+)
+
+
+def trial_table(rows: Sequence[TrialRow]) -> Table:
+    """Every signal on every panel, with every digit."""
+    return Table.of(rows, _COLUMNS, "trial", "The trial, by runs, at the budget that decides")
+
+
+def transfer_table(found: Sequence[Transfer]) -> Table:
+    """The lock of each panel on the held-out runs of each other one."""
+    columns = (
+        Column("lock_of", take="lock_of"),
+        Column("panel", take="panel"),
+        Column("supported", "{:,}".format, take="n_supported"),
+        Column("signal", take="row.item.name"),
+        Column("label_by_runs", take="row.first.label"),
+        Column("warned", number, take="row.at.warned"),
+        Column("false_share", number, take="row.at.false_share"),
+        Column("false_high", number, take="row.at.false_interval.high"),
+        Column("fault", take="fault"),
+    )
+    return Table.of(found, columns, "transfer", "Locks of one panel on runs of another")
+
+
+def _ranked(rows: Sequence[TrialRow], panels: Sequence[str]) -> list[list[TrialRow | None]]:
+    """The rows of each signal by panel, the best signal first: by the mean share warned of."""
+    by_signal: dict[str, dict[str, TrialRow]] = {}
+    for row in rows:
+        by_signal.setdefault(row.item.name, {})[row.panel] = row
+
+    def worth(held: Mapping[str, TrialRow]) -> float:
+        return float(np.mean([row.at.warned or 0.0 for row in held.values()]))
+
+    ordered = sorted(by_signal.values(), key=worth, reverse=True)
+    return [[held.get(panel) for panel in panels] for held in ordered]
+
+
+def overview(rows: Sequence[TrialRow], panels: Sequence[str]) -> Table:
+    """A row for each signal, a column for each panel: warned of, false; bold where supported."""
+    columns = [Column("signal"), *(Column(name, align="r") for name in panels)]
+
+    def cell(row: TrialRow | None) -> str:
+        if row is None or row.at.warned is None:
+            return "–"
+        said = f"{row.at.warned:.0%} ({row.at.false_share or 0:.0%})"
+        return f"{said} supported" if row.supported else said
+
+    lines = [
+        [next(row for row in held if row is not None).item.name, *map(cell, held)]
+        for held in _ranked(rows, panels)
+    ]
+    return Table(columns, lines)
+
+
+_MOST = {"label-free": 24}
+_MOST_OF_OTHERS = 8
+_LEGEND = (
+    "events warned of by the first alarm, in %",
+    "dot: supported; framed: too many false alarms",
+)
+
+
+def signals_by_panels(rows: Sequence[TrialRow], panels: Sequence[str]) -> Figure:
+    """What share of events each signal's first alarm warned of on each panel, by kind; one column.
+
+    A dot: supported. An orange frame: more than the budget of runs were falsely alarmed, by the
+    interval. A dash: no threshold keeps the budget, or the panel lacks the signal. Of each kind the
+    best are drawn, and a line says what the others reach at most.
+    """
+    groups = [(kind, _ranked([row for row in rows if row.kind == kind], panels)) for kind in KINDS]
+    drawn: list[tuple[str, list[list[TrialRow | None]], str]] = []
+    for kind, held in groups:
+        most = _MOST.get(kind, _MOST_OF_OTHERS)
+        rest = [row.at.warned or 0.0 for line in held[most:] for row in line if row is not None]
+        more = f"and {len(held) - most} more, none above {max(rest):.0%}" if rest else ""
+        if held:
+            drawn.append((kind, held[:most], more))
+    if not drawn:
+        raise InputError("trial: no signal was judged on any panel")
+    count = sum(1.3 + len(held) + bool(more) for _, held, more in drawn)
+    with style.house_style():
+        figure = style.new_figure(1.75 + 0.31 * max(len(panels), 3), 1.1 + 0.122 * count)
+        axes = figure.subplots()
+        y = 0.0
+        for kind, held, more in drawn:
+            axes.text(-0.6, y, kind, fontsize=5.8, weight="bold", ha="right", va="center")
+            y += 1.0
+            for line in held:
+                name = next(row for row in line if row is not None).item.name
+                axes.text(-0.6, y, style.shorten(name, 30), fontsize=5.4, ha="right", va="center")
+                for x, row in enumerate(line):
+                    _cell(axes, x, y, row)
+                y += 1.0
+            if more:
+                axes.text(
+                    -0.6, y, more, fontsize=5, style="italic", color=style.MUTED, ha="right",
+                    va="center",
+                )  # fmt: skip
+                y += 1.0
+            y += 0.3
+        for x, panel in enumerate(panels):
+            axes.text(x, -0.7, panel, fontsize=5.8, rotation=45, ha="left", va="bottom")
+        for place, said in enumerate(_LEGEND):
+            axes.text(
+                max(len(panels), 3) - 0.45, y + 0.3 + place, said, fontsize=5, color=style.MUTED,
+                ha="right", va="center",
+            )  # fmt: skip
+        axes.set_xlim(-0.55, max(len(panels), 3) - 0.45)
+        axes.set_ylim(y + 2, -0.6)
+        axes.set_axis_off()
+    return figure
+
+
+def _cell(axes: Axes, x: int, y: float, row: TrialRow | None) -> None:
+    """One signal on one panel: the darker, the more events it warned of."""
+    warned = None if row is None else row.at.warned
+    if row is None or warned is None:
+        axes.text(x, y, "\u2013", fontsize=5.5, ha="center", va="center", color=style.MUTED)
+        return
+    over = row.at.false_interval is not None and row.at.false_interval.low > row.at.budget
+    look: Any = {"edgecolor": style.VERMILION, "linewidth": 0.8} if over else {"edgecolor": "none"}
+    shade = colormaps["Blues"](0.06 + 0.86 * warned)
+    axes.add_patch(Rectangle((x - 0.46, y - 0.44), 0.92, 0.88, facecolor=shade, **look))
+    ink = "#FFFFFF" if warned > 0.55 else style.INK
+    axes.text(x, y, f"{100 * warned:.0f}", fontsize=5.2, ha="center", va="center", color=ink)
+    if row.supported:
+        axes.plot([x + 0.34], [y - 0.2], marker="o", markersize=1.6, color=ink)
+
+
+_SAID = 3  # panels of which a sentence names each
+
+
+def measured(claim: Claim, rows: Sequence[TrialRow], panels: Sequence[str]) -> str:
+    """What the trial found of one claim, in one sentence of Markdown.
+
+    The best of several calibrated measures is named as such, then where another warns most; a rule
+    of the paper's own is told apart, with the runs that it falsely alarmed.
+    """
+    own = [row for row in rows if row.item.name in claim.indicators]
+    said = []
+    for kind in KINDS:
+        of_kind = _ranked([row for row in own if row.kind == kind], panels)
+        said += _rules(of_kind) if kind == RULE else _best_of(of_kind)
+    if not said:
+        return "Not measured: no panel of this trial has its columns."
+    return f"Here {'; '.join(said)}."
+
+
+def _best_of(held: Sequence[Sequence[TrialRow | None]]) -> list[str]:
+    """Calibrated measures of one kind: the best on average, and where another one warns most."""
+    if not held:
+        return []
+    first, *others = held
+    what = _named(first)
+    if others:
+        what = f"the best of {len(held)} measures on average, {what},"
+    at = [row.panel for row in first if row is not None and row.supported]
+    said = f"{what} warned of {_shares(first)} (supported on {', '.join(at) if at else 'no panel'})"
+    if others:
+        rows = [row for line in others for row in line if row is not None]
+        most = max(rows, key=lambda row: row.at.warned or 0.0)
+        share = f"{most.at.warned or 0.0:.0%}"
+        said += f", and the most of another is {share}, `{most.item.name}` on {most.panel}"
+    return [said]
+
+
+def _rules(held: Sequence[Sequence[TrialRow | None]]) -> list[str]:
+    return [
+        f"the rule {_named(one)} as it stands warned of {_shares(one, false=True)}" for one in held
+    ]
+
+
+def _named(line: Sequence[TrialRow | None]) -> str:
+    """A signal's name, with what it is told where that is more than the run."""
+    row = next(row for row in line if row is not None)
+    kind = catalogue.get(row.item.name).kind
+    told = {"label-using": " (sees held-out labels)", "task-aware": " (knows the task)"}
+    return f"`{row.item.name}`{told.get(kind, '')}"
+
+
+def _shares(line: Sequence[TrialRow | None], *, false: bool = False) -> str:
+    """Shares of events by panel with their intervals, and of runs falsely alarmed.
+
+    Of many panels the least and the most, since the tables have every number.
+    """
+    held = [row for row in line if row is not None]
+    if len(held) > _SAID:
+        held = sorted(held, key=lambda row: row.at.warned or 0.0)
+        return f"{_share(held[0], false)} to {_share(held[-1], false)}"
+    said = [_share(row, false) for row in held]
+    return ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1]
+
+
+def _share(row: TrialRow, false: bool) -> str:
+    if row.at.warned is None:
+        return f"none of the events on {row.panel}"
+    share = f"{row.at.warned:.0%}"
+    if row.at.warned_interval is not None:
+        low, high = row.at.warned_interval.low, row.at.warned_interval.high
+        share += f" [{100 * low:.0f}, {100 * high:.0f}]"
+    if false and row.at.false_share is not None:
+        share += f", falsely alarming {row.at.false_share:.0%} of runs,"
+    return f"{share} on {row.panel}"
+
+
+def render_trial(
+    rows: Sequence[TrialRow],
+    panels: Sequence[str],
+    transfers: Sequence[Transfer],
+    *,
+    asks: Mapping[str, str],
+) -> str:
+    """The page, as Markdown.
+
+    Args:
+        rows: every signal on every panel.
+        panels: their names, in the order of the columns.
+        transfers: the matrix.
+        asks: what each panel asks.
+    """
+    kinds = [
+        (heading, overview(own, panels).md())
+        for kind, heading in KINDS.items()
+        if (own := [row for row in rows if row.kind == kind])
+    ]
+    return template("trial.md.j2").render(
+        panels=[(name, asks[name], _facts(rows, name)) for name in panels],
+        kinds=kinds,
+        n_signals=len({row.item.name for row in rows}),
+        best=_best(rows, panels),
+        transfer=transfer_table(transfers).md() if transfers else "",
+        budget=in_words(rows[0].at.budget),
+        blind=[*BLIND, *RIVALS],
+        claims=[(claim, measured(claim, rows, panels)) for claim in CLAIMS],
+    )
+
+
+def _facts(rows: Sequence[TrialRow], panel: str) -> TrialRow:
+    return next(row for row in rows if row.panel == panel)
+
+
+def _best(rows: Sequence[TrialRow], panels: Sequence[str]) -> list[tuple[str, str, TrialRow]]:
+    """Of each panel the best of each kind, by the share warned of."""
+    found = []
+    for panel in panels:
+        for kind in KINDS:
+            own = [row for row in rows if row.panel == panel and row.kind == kind]
+            known = [row for row in own if row.at.warned is not None]
+            if known:
+                found.append((panel, kind, max(known, key=lambda row: row.at.warned or 0.0)))
+    return found

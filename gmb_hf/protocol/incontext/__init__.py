@@ -1,0 +1,1 @@
+"""In-context probes (phase 2c)."""

@@ -1,0 +1,195 @@
+"""What a language model is trained from, and the presets.
+
+| preset | for                                                                              |
+|--------|----------------------------------------------------------------------------------|
+| smoke  | tests: seconds, nothing to conclude                                              |
+| byte   | a small model of bytes, minutes on two cores, nothing to download                |
+| gpt2   | the evaluation protocol's published run: 7.3M parameters, tokens of GPT-2        |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+from gmb_hf.base.errors import InputError, choose, not_negative, positive_int
+from gmb_hf.tasks.text import SEPARATOR
+from gmb_hf.training.config import Config, Fraction, ModelSettings, Positive, Settings, Size
+
+BYTES = "byte"
+"""The tokenizer that needs no file: UTF-8 bytes, and an end of document."""
+
+PRECISIONS = ("no", "bf16", "fp16")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextSettings(Settings):
+    """How text becomes tokens.
+
+    Attributes:
+        tokenizer: "byte", or a tokenizer's name on the Hub or folder.
+        block: tokens that the model sees at once.
+        separator: between the documents of a file.
+        test_share: of the tokens, from the end, held out where no other text is.
+    """
+
+    SECTION: ClassVar[str] = "text"
+    tokenizer: str = BYTES
+    block: Size = 256
+    separator: str = SEPARATOR
+    test_share: Fraction = 0.05
+
+    def check(self) -> None:
+        for name in ("tokenizer", "separator"):
+            if not getattr(self, name):
+                raise InputError(f"text.{name} is empty")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageTraining(Settings):
+    """How the model is trained: AdamW, a linear warm-up, then a cosine to a tenth of the rate.
+
+    Attributes:
+        steps: updates.
+        checkpoint_every: steps between two rows of the run log, and between two saved states.
+        batch: blocks in an update, over all processes.
+        accumulate: parts that an update's batch is computed in one by one, to save memory.
+        lr, weight_decay, beta1, beta2, eps: of AdamW; decay acts on matrices and embeddings only.
+        warmup: steps until the rate is reached.
+        clip: largest norm of the gradient.
+        precision: "no" (float32), "bf16" or "fp16", as Accelerate's mixed precision.
+        measured_blocks: blocks, evenly spaced, that train_loss and test_loss are means over.
+        keep_every: steps between two models that are kept, the last one included; 0 keeps the last
+            one only.
+    """
+
+    SECTION: ClassVar[str] = "training"
+    steps: Size = 800
+    checkpoint_every: Size = 50
+    batch: Size = 16
+    accumulate: Size = 1
+    lr: Positive = 2e-3
+    weight_decay: Annotated[float, not_negative] = 0.1
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.95
+    eps: Positive = 1e-8
+    warmup: Annotated[int, not_negative] = 50
+    clip: Positive = 1.0
+    precision: Annotated[str, PRECISIONS] = "no"
+    measured_blocks: Size = 64
+    keep_every: int = 0
+
+    def check(self) -> None:
+        self.check_multiple("steps", "checkpoint_every")
+        self.check_multiple("batch", "accumulate")
+        if self.keep_every:
+            positive_int("training.keep_every", self.keep_every)
+            self.check_multiple("keep_every", "checkpoint_every")
+            self.check_multiple("steps", "keep_every")
+
+    def rate(self, step: int) -> float:
+        """The learning rate of the update after `step` others."""
+        if step < self.warmup:
+            return self.lr * (step + 1) / self.warmup
+        done = (step - self.warmup) / max(1, self.steps - self.warmup)
+        return self.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsistencySettings(Settings):
+    """Whether samples of the model agree with each other, measured at every checkpoint.
+
+    Attributes:
+        prompts: beginnings of held-out blocks, evenly spaced; 0 measures nothing.
+        prompt_tokens: in each.
+        samples: continuations of each prompt.
+        new_tokens: of a continuation; two are the same when all of them are.
+        temperature: of the sampling; 0.7 as in Wang et al. (2022).
+    """
+
+    SECTION: ClassVar[str] = "consistency"
+    prompts: int = 0
+    prompt_tokens: Size = 24
+    samples: Size = 8
+    new_tokens: Size = 4
+    temperature: Positive = 0.7
+
+    def check(self) -> None:
+        if self.prompts:
+            positive_int("consistency.prompts", self.prompts)
+        if self.samples < 2:
+            raise InputError("consistency.samples must be at least 2: one agrees with itself")
+
+
+_SHAPE = ModelSettings(
+    layers=4, heads=4, width=128, mlp_width=512, activation="gelu_new", tied=True
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LanguageConfig(Config):
+    """Everything that a language model's training is made from, texts and seeds apart."""
+
+    text: TextSettings = field(default_factory=TextSettings)
+    model: ModelSettings = _SHAPE
+    training: LanguageTraining = field(default_factory=LanguageTraining)
+    consistency: ConsistencySettings = field(default_factory=ConsistencySettings)
+
+    def __post_init__(self) -> None:
+        asked = self.consistency.prompt_tokens + self.consistency.new_tokens
+        if self.consistency.prompts and asked > self.text.block:
+            raise InputError(
+                f"consistency: {asked} tokens of a prompt and its continuation are more than "
+                f"text.block={self.text.block}"
+            )
+
+    def identity(self) -> dict[str, Any]:
+        """The part that decides what a run leaves, texts and seed apart, as plain dictionaries.
+
+        What is off is no part of it, so that folders of trainings that knew nothing of it go on.
+        """
+        whole = dataclasses.asdict(self)
+        del whole["preset"]
+        if not self.consistency.prompts:
+            del whole["consistency"]
+        if not self.training.keep_every:
+            del whole["training"]["keep_every"]
+        if self.model.layer_norm:
+            del whole["model"]["layer_norm"]
+        return whole
+
+
+def byte() -> LanguageConfig:
+    """Four layers of width 128 over bytes: 0.9M parameters, minutes on two cores."""
+    return LanguageConfig(preset="byte")
+
+
+def gpt2() -> LanguageConfig:
+    """The published run's model: GPT-2's tokens, 7.3M parameters, 82M tokens seen.
+
+    Untried with the tokenizer `gpt2`, since the Hub was out of reach where it was written; with one
+    trained by `gmb data tokenizer` (1,024 tokens) it was run for 20 updates. Published are the
+    model's size and the number of tokens; the size of a batch and the learning rate are ours.
+    """
+    training = LanguageTraining(
+        steps=5000, checkpoint_every=250, batch=64, lr=1e-3, warmup=200, measured_blocks=256
+    )
+    return LanguageConfig(preset="gpt2", text=TextSettings(tokenizer="gpt2"), training=training)
+
+
+def smoke() -> LanguageConfig:
+    """A tiny model of bytes, for tests of the machinery."""
+    model = _SHAPE.replace(layers=1, heads=2, width=16, mlp_width=32)
+    training = LanguageTraining(steps=8, checkpoint_every=4, batch=4, warmup=2, measured_blocks=4)
+    text = TextSettings(block=32)
+    return LanguageConfig(preset="smoke", text=text, model=model, training=training)
+
+
+PRESETS = {"smoke": smoke, "byte": byte, "gpt2": gpt2}
+
+
+def language_preset(name: str) -> LanguageConfig:
+    """The config of that name; an unknown one is an `InputError` that names the nearest."""
+    return PRESETS[choose("preset", name, tuple(PRESETS))]()

@@ -1,0 +1,292 @@
+"""The config of a sequential run: its suite of tasks, the model, the training and the phases.
+
+| suite   | tasks, in the protocol's order              | protocol |
+|---------|---------------------------------------------|----------|
+| modular | add, sub, mul, sq_sum modulo a prime        | phase 2a |
+| formal  | parity_8, copy_8, reverse_8, majority_9     | phase 2b |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+from gmb_hf.base.documents import plain_data
+from gmb_hf.base.errors import InputError, choose, fraction, positive, positive_int, repeated
+from gmb_hf.tasks.modular import OP_TOKENS, ModularTask
+from gmb_hf.tasks.registry import get_task
+from gmb_hf.tasks.task import LOSS_POSITIONS, Task, TaskData
+from gmb_hf.training.config import Config, ModelSettings, Settings, TrainingSettings, config_hash
+from gmb_hf.training.presets import paper
+
+MODULAR, FORMAL = "modular", "formal"
+SUITES: dict[str, tuple[str, ...]] = {
+    MODULAR: ("add", "sub", "mul", "sq_sum"),
+    FORMAL: ("parity_8", "copy_8", "reverse_8", "majority_9"),
+}
+"""Suite -> its tasks in the protocol's training order."""
+
+PROTOCOL_PRIME = 97
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteSettings(Settings):
+    """What is learned, one task after the other.
+
+    Attributes:
+        name: "modular" or "formal".
+        order: the tasks in the order of training; None takes the protocol's.
+        prime: the modulus; of the modular suite only, None takes 97.
+        op_token: of the modular suite only: "distinct" gives every operation its own token, as
+            the protocol's table says; "shared" gives all the same one, as the published runs do,
+            where equal inputs carry contradicting answers and forgetting is forced. None takes
+            "distinct".
+        loss_positions: "answer" trains and measures at the task's own answer positions; "all" at
+            every position that has a next token in the row, 7 of the 8 of an equation.
+        train_fraction: share of each task's rows to train on; the others are held out.
+        data_seed: draws the split, the same for all seeds of models.
+        compat_batch: leave out the last training row, as the reference's loader does.
+    """
+
+    SECTION: ClassVar[str] = "suite"
+    name: str = MODULAR
+    order: tuple[str, ...] | None = None
+    prime: int | None = None
+    op_token: str | None = None
+    loss_positions: Annotated[str, LOSS_POSITIONS] = "answer"
+    train_fraction: Annotated[float, fraction] = 0.5
+    data_seed: int = 42
+    compat_batch: bool = False
+
+    def check(self) -> None:
+        known = SUITES[choose("suite", self.name, tuple(SUITES))]
+        for option, default in (("prime", PROTOCOL_PRIME), ("op_token", "distinct")):
+            given = getattr(self, option)
+            if self.name == MODULAR and given is None:
+                object.__setattr__(self, option, default)
+            elif self.name == FORMAL and given is not None:
+                raise InputError(f"suite.{option} is for the suite modular; leave it out")
+        if self.name == MODULAR:
+            choose("op_token", str(self.op_token), OP_TOKENS, where="suite.op_token")
+        if self.order is None:
+            object.__setattr__(self, "order", known)
+        if not self.tasks:
+            raise InputError(f"suite.order: no task is named; known: {', '.join(known)}")
+        for task in self.tasks:
+            choose("task", task, known, where="suite.order")
+        twice = repeated(self.tasks)
+        if twice is not None:
+            raise InputError(f"suite.order: {twice} is given twice; each task has one phase")
+        try:
+            for task in self.tasks:
+                self.build(task).split(self.train_fraction, self.data_seed)
+        except InputError as error:
+            raise InputError(f"suite: {error}") from None
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks in the order of training, which is that of the matrix's columns."""
+        assert self.order is not None  # __post_init__ fills it in
+        return self.order
+
+    def build(self, task: str) -> Task:
+        """The task of that name."""
+        if self.name == FORMAL:
+            return get_task(task)
+        assert self.prime is not None
+        assert self.op_token is not None
+        return ModularTask(task, self.prime, op_token=self.op_token)
+
+    def data(self, task: str) -> TaskData:
+        """The rows of a task, split; every seed of a model sees the same."""
+        return self.build(task).data(self.train_fraction, self.data_seed)
+
+    def fingerprints(self) -> dict[str, str]:
+        """Task -> SHA-256 of its training and held-out rows."""
+        return {task: self.data(task).fingerprint() for task in self.tasks}
+
+    @property
+    def vocab_size(self) -> int:
+        """How many tokens a model of this suite knows: of the modular one p + 7, shared p + 4."""
+        return self.build(self.tasks[0]).vocab_size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseSettings(Settings):
+    """How the phases differ, and how one ends.
+
+    Attributes:
+        steps: one number for each phase; None trains every phase for `training.steps`.
+        stop_loss: the loss on held-out rows of the task that is trained, at a checkpoint, at which
+            a seed's phase ends: its weights stay as they are until the next phase. None: never.
+        stop_early: phases, counted from 1, in which that holds; None means all of them.
+        carry_optimizer: keep AdamW's moments from phase to phase; else each begins with new ones,
+            as published.
+    """
+
+    SECTION: ClassVar[str] = "phases"
+    steps: tuple[int, ...] | None = None
+    stop_loss: Annotated[float | None, positive] = None
+    stop_early: tuple[int, ...] | None = None
+    carry_optimizer: bool = False
+
+    def check(self) -> None:
+        for name in ("steps", "stop_early"):
+            for number in getattr(self, name) or ():
+                positive_int(f"phases.{name}", number)
+        if self.stop_early is not None:
+            twice = repeated(self.stop_early)
+            if twice is not None:
+                raise InputError(f"phases.stop_early: phase {twice} is given twice")
+            if self.stop_loss is None:
+                raise InputError(
+                    "phases.stop_early says in which phases a seed stops; say at which held-out "
+                    "loss, as in --stop-loss 0.05"
+                )
+        if self.stop_loss is not None and self.carry_optimizer:
+            raise InputError(
+                "phases.carry_optimizer: the moments of seeds that stop early are of another age "
+                "than the others'; leave it out, or say --set phases.stop_loss=none"
+            )
+
+
+def refuse_variant(model: ModelSettings) -> None:
+    """`InputError` where the model of a config is a variant: a run names those by itself."""
+    if model.variant.fields:
+        raise InputError(
+            f"model: {model.variant.name} is a variant; name it in --variants, so that it stands "
+            "beside the others"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequentialConfig(Config):
+    """Everything that decides a sequential run, except its variants and seeds."""
+
+    suite: SuiteSettings = field(default_factory=SuiteSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    training: TrainingSettings = field(default_factory=TrainingSettings)
+    phases: PhaseSettings = field(default_factory=PhaseSettings)
+
+    def __post_init__(self) -> None:
+        refuse_variant(self.model)
+        if self.training.observables != "usual":
+            raise InputError(
+                "training.observables: a sequential run measures retention alone; leave it out"
+            )
+        tasks = self.suite.tasks
+        if self.phases.steps is not None and len(self.phases.steps) != len(tasks):
+            raise InputError(
+                f"phases.steps names {len(self.phases.steps)} phases, the suite has {len(tasks)} "
+                f"({', '.join(tasks)}); give one number for all, or one for each"
+            )
+        every = self.training.checkpoint_every
+        for steps in self.phases.steps or ():
+            Settings.multiple("phases.steps", steps, "training.checkpoint_every", every)
+        for phase in self.phases.stop_early or ():
+            if phase > len(tasks):
+                raise InputError(f"phases.stop_early: phase {phase} of only {len(tasks)}")
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Updates in each phase, at most."""
+        return self.phases.steps or (self.training.steps,) * len(self.suite.tasks)
+
+    def stop_loss(self, phase: int) -> float | None:
+        """The held-out loss that ends a phase, counted from 1; None where nothing does."""
+        chosen = self.phases.stop_early
+        return self.phases.stop_loss if chosen is None or phase in chosen else None
+
+    def changed(self, assignments: Iterable[str]) -> SequentialConfig:
+        """As of every config.
+
+        Steps for every phase, or another order of tasks, reset a preset's steps of single phases.
+        """
+        given = list(assignments)
+        named = {assignment.partition("=")[0].strip() for assignment in given}
+        base = self
+        if named & {"training.steps", "suite.order"} and "phases.steps" not in named:
+            base = dataclasses.replace(self, phases=dataclasses.replace(self.phases, steps=None))
+        return Config.changed(base, given)
+
+    def design(self) -> dict[str, Any]:
+        """What decides the numbers, except seeds and variants, as plain data for YAML."""
+        design = plain_data(self)
+        del design["preset"]
+        # Steps are given phase by phase.
+        training = self.training.identity()
+        del training["steps"]
+        design["training"] = training
+        design["phases"]["steps"] = list(self.steps)
+        shared = _SHAPE if self.model.layer_norm else (*_SHAPE, "layer_norm")
+        design["model"] = {name: design["model"][name] for name in shared}
+        return dict(design)
+
+    def hash(self) -> str:
+        """SHA-256 of `design`, 64 hex digits."""
+        return config_hash(self.design())
+
+
+_SHAPE = ("layers", "heads", "width", "mlp_width", "activation", "tied", "initializer_range")
+"""The fields of the model that all variants share; a model with norms does not name them."""
+
+
+def replication(suite: str) -> SequentialConfig:
+    """Model, numbers and steps of the evaluation protocol, and the published shared token.
+
+    The protocol's table gives every operation a token of its own: `op_token="distinct"`.
+    """
+    settings = SuiteSettings(name=suite, op_token="shared" if suite == MODULAR else None)
+    base = paper()
+    return SequentialConfig(
+        preset="replication", suite=settings, model=base.model, training=base.training
+    )
+
+
+def quick(suite: str) -> SequentialConfig:
+    """Half of each task's rows are trained on, as in the protocol; all else is smaller.
+
+    A seed's phase ends when it has learned its task, so that forgetting is compared at equal
+    learning; phases would otherwise be as long as the slowest seed needs. A small learning rate
+    with much decay groks soon, and without the loss spikes of larger ones.
+    """
+    training = TrainingSettings(seeds_at_once=4)
+    if suite == FORMAL:
+        settings = SuiteSettings(name=suite)
+        model = ModelSettings(layers=2, heads=4, width=32, mlp_width=128)
+        training = training.replace(checkpoint_every=25, lr=3e-3, weight_decay=0.5)
+        # Parity is memorised, not learned, within any such number.
+        phases = PhaseSettings(steps=(300, 1000, 600, 300), stop_loss=0.05)
+    else:
+        settings = SuiteSettings(name=suite, prime=31)
+        model = ModelSettings(layers=1, heads=4, width=64, mlp_width=128)
+        training = training.replace(steps=6000, checkpoint_every=50, lr=2e-3, weight_decay=1.5)
+        phases = PhaseSettings(stop_loss=0.1)
+    return SequentialConfig(
+        preset="quick", suite=settings, model=model, training=training, phases=phases
+    )
+
+
+PRESETS = {"replication": replication, "quick": quick}
+
+
+def preset(name: str, suite: str) -> SequentialConfig:
+    """The config of that name for a suite; of unknown names `InputError` names the nearest."""
+    choose("suite", suite, tuple(SUITES))
+    return PRESETS[choose("preset", name, tuple(PRESETS))](suite)
+
+
+def smaller_than_protocol(config: SequentialConfig) -> str:
+    """Where a config's task and model are smaller than the protocol's, in words; else empty.
+
+    It is shown with the numbers, so that nobody takes them for a replication.
+    """
+    published = replication(config.suite.name)
+    parts = []
+    if config.suite.prime != published.suite.prime:
+        parts.append(f"p = {config.suite.prime} (protocol: {published.suite.prime})")
+    if config.model.name != published.model.name:
+        parts.append(f"{config.model.name} (protocol: {published.model.name})")
+    return ", ".join(parts)
