@@ -366,7 +366,7 @@ class TestNumbers:
         ("from gmb_hf.runs import RunLog", [("gmb_hf.runs", False)]),
         ("from gmb_hf.runs import panel", [("gmb_hf.runs.panel", False)]),
         ("from . import panel", [("gmb_hf.runs.panel", False)]),
-        ("from ..files import write_text", [("gmb_hf.base.files", False)]),
+        ("from ..files import write_text", [("gmb_hf.files", False)]),
         (
             "lazy_names(__name__, {'Panel': 'panel', 'Row': 'panel'})",
             [("gmb_hf.runs.probe.panel", False)],

@@ -100,7 +100,7 @@ def test_a_claim_is_for_one_and_leaves_as_it_should():
 def test_no_module_needs_one_operating_system():
     """Windows has neither: `filelock` and `psutil` are what stands for them."""
     only_unix = re.compile(r"\b(fcntl|resource|os\.fork|os\.kill|os\.O_NOFOLLOW|signal\.SIGKILL)\b")
-    package = Path(files.__file__).parent
+    package = Path(files.__file__).parents[1]
     faults = [
         f"{path}: {found.group()}"
         for path in package.rglob("*.py")

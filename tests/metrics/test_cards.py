@@ -14,7 +14,7 @@ import yaml
 import gmb_hf.jobs.metrics
 from gmb_hf.jobs.metrics import Module
 
-ROOT = Path(gmb_hf.jobs.metrics.__file__).parents[1]
+ROOT = Path(gmb_hf.jobs.metrics.__file__).parents[2]
 SECTIONS = ("Inputs", "Outputs", "Examples", "Limits", "Citation")
 
 

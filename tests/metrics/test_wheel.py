@@ -20,7 +20,7 @@ import gmb_hf.jobs.metrics
 from gmb_hf.hub.datasets import write_data
 from gmb_hf.training.presets import preset
 
-ROOT = Path(gmb_hf.jobs.metrics.__file__).parents[1]
+ROOT = Path(gmb_hf.jobs.metrics.__file__).parents[2]
 SOURCES = ("setup.cfg", "pyproject.toml", "README.md", "LICENSE", "gmb_hf", "metrics", "cards")
 
 # What somebody does who has installed the wheel, in one process.

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from gmb_hf.base.errors import InputError
+from gmb_hf.protocol.incontext import probes
 from gmb_hf.protocol.incontext.probes import (
     InContextFolder,
     PromptSettings,
@@ -16,7 +17,6 @@ from gmb_hf.protocol.incontext.probes import (
     train_group,
 )
 from gmb_hf.protocol.incontext.report import icl_report, sentences
-from gmb_hf.protocol.sequential import incontext
 from gmb_hf.tasks.incontext import REAL
 from gmb_hf.training.variants import parse_variant
 
@@ -24,7 +24,7 @@ VARIANTS = ("dense", "banded-8", "sort-4", "blend-4", "hebbian-4")
 
 
 def config(rule, *changes):
-    return incontext.preset("smoke", rule).changed([*changes])
+    return probes.preset("smoke", rule).changed([*changes])
 
 
 def trained(stream, steps):
@@ -143,7 +143,7 @@ def test_an_interrupted_group_ends_where_an_uninterrupted_one_does(tmp_path, mon
         folder.claim(design)
     dense, quiet = parse_variant("dense"), {"save_models": False, "tell": lambda *about: None}
     train_group(design, dense, [0, 1], folders[0], **quiet)
-    monkeypatch.setattr(incontext, "SAVE_EVERY_SECONDS", -1.0)
+    monkeypatch.setattr(probes, "SAVE_EVERY_SECONDS", -1.0)
     steps = iter(range(5))
 
     def stop(method, *about):
