@@ -22,9 +22,9 @@ from hub_store import Hub
 from gmb_hf import Design, InputError, Lock, Results, RunLog
 from gmb_hf.design.lock import LooksFile
 from gmb_hf.hub import panels
+from gmb_hf.hub.leaderboard.check import CheckRecord
+from gmb_hf.hub.leaderboard.submission import Submission
 from gmb_hf.hub.panels import FrozenPanel
-from gmb_hf.leaderboard.check import CheckRecord
-from gmb_hf.leaderboard.submission import Submission
 from gmb_hf.monitor.monitor import AlarmMonitor
 
 OLD = Path(__file__).parent / "data" / "old" / "v0.4"
