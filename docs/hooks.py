@@ -30,25 +30,24 @@ BY_HAND = {
     "blocked",
     "candidate",
     "combination",
+    "configuration",
     "early",
     "evaluate",
     "explore",
     "family",
     "floor",
-    "in time",
+    "gate",
     "judge",
     "layer",
     "lead",
     "lock",
     "look",
-    "law",
-    "missed",
+    "miss",
     "monitor",
     "negatives",
     "positive",
     "promised",
     "protocol",
-    "quiet",
     "rank",
     "run",
     "score",
@@ -62,7 +61,7 @@ UNTOUCHED = {"a", "code", "pre", "h1", "h2", "h3", "h4", "script", "style"}
 
 
 def anchor(term: str) -> str:
-    """`blind alarm` -> `blind-alarm`, `E_jump` in backticks -> `e_jump`."""
+    """`first alarm` -> `first-alarm`, `E_jump` in backticks -> `e_jump`."""
     return re.sub(r"[^a-z0-9_]+", "-", term.strip("`").lower()).strip("-")
 
 
