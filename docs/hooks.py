@@ -208,7 +208,9 @@ def design_fields() -> str:
     """Every field of a design, by the sections of the YAML document."""
     from gmb_hf.base.documents import choices_in
     from gmb_hf.cli.options import spelled
-    from gmb_hf.design.design import Candidate, Design, Ensemble, Stratum
+    from gmb_hf.design.candidates import Candidate, Ensemble
+    from gmb_hf.design.design import Design
+    from gmb_hf.design.strata import Stratum
 
     lines = [
         "# Fields of a design",

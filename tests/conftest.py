@@ -147,9 +147,9 @@ def design() -> Design:
 @pytest.fixture(autouse=True)
 def _no_looks_yet() -> None:
     """A lock that was never written keeps its looks in the process: each test begins anew."""
-    from gmb_hf.design import lock
+    from gmb_hf.design import looks
 
-    lock._IN_THIS_PROCESS.clear()
+    looks._IN_THIS_PROCESS.clear()
 
 
 def _emptied_hub() -> Hub:

@@ -317,8 +317,9 @@ class TestNumbers:
 
     def test_files(self):
         # 160 were reached before panels, the signals of others, report.html and tokenizers came in.
-        # 203 before commands with one noun shared a file.
-        assert len(FILES) <= 190
+        # 203 before commands with one noun shared a file; 190 before files of several nouns (design,
+        # lock, results, panels) were split.
+        assert len(FILES) <= 210
 
     def test_lines(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
@@ -355,7 +356,7 @@ class TestNumbers:
         every = done.stderr.splitlines()[-1].split()
         assert not {*every} & {*EXTRAS, "matplotlib.pyplot"}  # the base installation judges
         loaded = [name for name in every if name.split(".")[0] == PACKAGE]
-        assert len(loaded) <= 71, f"{len(loaded)}: {' '.join(sorted(loaded))}"
+        assert len(loaded) <= 90, f"{len(loaded)}: {' '.join(sorted(loaded))}"
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ from gmb_hf.base.documents import parse_yaml
 from gmb_hf.base.files import parse_json
 from gmb_hf.benchmark.records import Label
 from gmb_hf.cli import command, main
-from gmb_hf.design.design import EVENT_TYPES
+from gmb_hf.design.event_types import EVENT_TYPES
 from gmb_hf.hub import panels
 from gmb_hf.hub.panels import FrozenPanel
 from gmb_hf.report.answer import REASONS

@@ -29,7 +29,8 @@ from gmb_hf.hub import panels
 from gmb_hf.hub.leaderboard.board import build_board
 from gmb_hf.hub.leaderboard.check import CheckRecord, check, hashes
 from gmb_hf.hub.leaderboard.submission import KEY, Submission, submit
-from gmb_hf.hub.panels import FrozenPanel, Recipe
+from gmb_hf.hub.panels import FrozenPanel
+from gmb_hf.hub.recipes import Recipe
 from gmb_hf.hub.sources import part_of, read_runs
 from gmb_hf.indicators import catalogue
 from gmb_hf.runs.joining import join_scores

@@ -20,7 +20,7 @@ from hub_client import Terminal
 from hub_store import Hub
 
 from gmb_hf import Design, InputError, Lock, Results, RunLog
-from gmb_hf.design.lock import LooksFile
+from gmb_hf.design.looks import LooksFile
 from gmb_hf.hub import panels
 from gmb_hf.hub.leaderboard.check import CheckRecord
 from gmb_hf.hub.leaderboard.submission import Submission

@@ -11,7 +11,8 @@ import pytest
 from gmb_hf import Design, InputError, RunLog, preset
 from gmb_hf.benchmark.results import Results
 from gmb_hf.hub import panels
-from gmb_hf.hub.panels import FrozenPanel, Recipe
+from gmb_hf.hub.panels import FrozenPanel
+from gmb_hf.hub.recipes import Recipe
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.claims import CLAIMS
 from gmb_hf.jobs.trial import KINDS, measured, trial

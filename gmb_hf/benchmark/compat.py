@@ -29,12 +29,13 @@ from gmb_hf.benchmark.operationality import (
 from gmb_hf.benchmark.prepare import namesakes, resolve
 from gmb_hf.benchmark.ranking import LayerARecord
 from gmb_hf.benchmark.records import INCONCLUSIVE, RANK_ONLY, Label
-from gmb_hf.benchmark.results import TABLES, CalibrationRecord, Results
+from gmb_hf.benchmark.results import TABLES, Results
 from gmb_hf.benchmark.robustness import LayerDRecord
 from gmb_hf.benchmark.scores import Scores
+from gmb_hf.benchmark.sections import CalibrationRecord
 from gmb_hf.benchmark.utility import LayerCRecord, OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord, uncontrolled, unranked
-from gmb_hf.design.design import Candidate
+from gmb_hf.design.candidates import Candidate
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog

@@ -21,9 +21,16 @@ from numpy.typing import NDArray
 from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.prepare import Entry, Prepared, prepare
 from gmb_hf.benchmark.scores import Scores, label_windows
-from gmb_hf.design.design import ENSEMBLE, Design, Ensemble
+from gmb_hf.design.candidates import ENSEMBLE, Ensemble
+from gmb_hf.design.design import Design
 from gmb_hf.design.lint import Finding, warning
-from gmb_hf.design.lock import LockedEnsemble, LockedHealth, LockedMember, LockedTree, feature_name
+from gmb_hf.design.lock import LockedHealth
+from gmb_hf.design.locked_ensembles import (
+    LockedEnsemble,
+    LockedMember,
+    LockedTree,
+    feature_name,
+)
 from gmb_hf.design.power import in_words, runs_needed, runs_to_promise
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.ensemble import boosted, features_of, fitted_ensemble, squashed

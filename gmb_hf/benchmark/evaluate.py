@@ -13,11 +13,14 @@ from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.first_alarm import OtherEventRecord, before_event
 from gmb_hf.benchmark.prepare import CONTROLS, Prepared, Runs, namesakes, prepare, statements_of
-from gmb_hf.benchmark.results import CalibrationRecord, Results
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.sections import CalibrationRecord
 from gmb_hf.benchmark.verdict import judge_all
-from gmb_hf.design.design import ENSEMBLE, Design
+from gmb_hf.design.candidates import ENSEMBLE
+from gmb_hf.design.design import Design
 from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
-from gmb_hf.design.lock import Lock, differing, look_notes, next_look, refuse_shared_runs
+from gmb_hf.design.lock import Lock, differing, refuse_shared_runs
+from gmb_hf.design.looks import look_notes, next_look
 from gmb_hf.design.power import effective_budget
 from gmb_hf.runs.runlog import RunLog
 

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError, choose, fraction, nearest, positive_int
 from gmb_hf.base.files import write_text
-from gmb_hf.design.design import EVENT_TYPES, Design, EventDefinition
+from gmb_hf.design.design import Design
+from gmb_hf.design.event_types import EVENT_TYPES, EventDefinition
 from gmb_hf.indicators.causal import difference, trailing_mean
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.panel import Panel

@@ -36,7 +36,7 @@ from gmb_hf.benchmark.prepare import CONTROLS, Entry, Prepared, Runs, prepare, s
 from gmb_hf.benchmark.ranking import layer_a
 from gmb_hf.benchmark.scores import NegativeScores, Scores, label_windows
 from gmb_hf.benchmark.utility import operating_point
-from gmb_hf.design.design import Design, event_facts
+from gmb_hf.design.design import Design
 from gmb_hf.design.lint import (
     DesignFacts,
     Finding,
@@ -50,11 +50,12 @@ from gmb_hf.design.lock import (
     CENTRAL,
     Lock,
     LockedCandidate,
-    LockedEnsemble,
     columns_read,
     differing,
     member_key,
 )
+from gmb_hf.design.locked_ensembles import LockedEnsemble
+from gmb_hf.design.strata import event_facts
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.panel import Panel

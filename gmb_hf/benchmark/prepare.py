@@ -23,8 +23,11 @@ from gmb_hf.base.errors import InputError, nearest, unknown
 from gmb_hf.benchmark.calibration import Basis, Judgement
 from gmb_hf.benchmark.events import EVENTS, Events, events_the_other_way, find_events
 from gmb_hf.benchmark.scores import Scores, Windows, label_windows
-from gmb_hf.design.design import EVENT_STEP, EVENT_TYPES, Candidate, Design, Ensemble, Score
+from gmb_hf.design.candidates import Candidate, Ensemble, Score
+from gmb_hf.design.design import Design
+from gmb_hf.design.event_types import EVENT_TYPES
 from gmb_hf.design.lock import CENTRAL, Lock, member_key
+from gmb_hf.design.strata import EVENT_STEP
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.catalogue import Indicator, compute, get, names
 from gmb_hf.indicators.ensemble import external, fitted_ensemble, unfitted_ensemble

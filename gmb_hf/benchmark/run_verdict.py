@@ -43,8 +43,9 @@ from gmb_hf.benchmark.records import (
 )
 from gmb_hf.benchmark.robustness import LayerDRecord, MemberRecord, run_groups
 from gmb_hf.benchmark.rules import conclude, few_events, in_stratum
-from gmb_hf.design.design import Design, Stratum
+from gmb_hf.design.design import Design
 from gmb_hf.design.power import in_words, runs_to_promise, shown_line
+from gmb_hf.design.strata import Stratum
 
 _CAVEATS = {
     "shown": "This was shown on another system than the lock's, and holds of that one alone.",

@@ -61,8 +61,9 @@ from gmb_hf.benchmark.utility import (
     operating_point,
     shortfalls,
 )
-from gmb_hf.design.design import Design, Facts, Stratum, event_facts
+from gmb_hf.design.design import Design
 from gmb_hf.design.power import pass_line, runs_needed
+from gmb_hf.design.strata import Facts, Stratum, event_facts
 
 _NOT_DECLARED = WhyNull("not declared")
 _NO_STRATUM_EVENT = WhyNull("no run of the stratum has an event")

@@ -117,7 +117,8 @@ def evaluate(
     from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
     from gmb_hf.benchmark.prepare import controls_of, own_score
     from gmb_hf.design.design import Design
-    from gmb_hf.design.lock import Lock, looks_path
+    from gmb_hf.design.lock import Lock
+    from gmb_hf.design.looks import looks_path
     from gmb_hf.hub.locks import publication_sentence, with_publication
     from gmb_hf.hub.panels import EXPLORE, HELD_OUT, named, naming_panels
     from gmb_hf.hub.sources import part_of, read_runs
@@ -343,7 +344,7 @@ def validate(file: Annotated[Path, argument("A results file of anybody's, YAML o
     Exit code 0: it is; 2: it violates the schema, or cannot be read. Keys that begin with x_ are
     extensions, which any writer may add.
     """
-    from gmb_hf.benchmark.results import check_results
+    from gmb_hf.benchmark.validation import check_results
 
     found = check_results(file)
     show.answered(valid=not found.faults, faults=found.faults, set_aside=found.set_aside)

@@ -423,7 +423,8 @@ def _event(option: str, text: str) -> dict[str, Any]:
     The keys are the options that define the event of a design, without their dashes.
     """
     from gmb_hf.base.documents import choices_in, parse_yaml
-    from gmb_hf.design.design import EVENT_TYPES, Design
+    from gmb_hf.design.design import Design
+    from gmb_hf.design.event_types import EVENT_TYPES
 
     places = {name: place for name, place in Design.places().items() if place.startswith("event.")}
     known = {

@@ -35,7 +35,13 @@ Name = Annotated[
 @app.command("list")
 def list_() -> None:
     """Every panel, its question, and whether it lies here."""
-    from gmb_hf.hub.panels import RECIPES, FrozenPanel, folder_of_panels, here, names
+    from gmb_hf.hub.panels import (
+        FrozenPanel,
+        folder_of_panels,
+        here,
+        names,
+    )
+    from gmb_hf.hub.recipes import RECIPES
 
     rows, known = [], []
     for name in names():
@@ -59,7 +65,8 @@ def list_() -> None:
 @app.command()
 def show(name: Name) -> None:
     """What a panel holds, how its runs grok, and who has looked at it."""
-    from gmb_hf.hub.panels import CURVES, HELD_OUT, FrozenPanel
+    from gmb_hf.hub.curves import CURVES
+    from gmb_hf.hub.panels import HELD_OUT, FrozenPanel
 
     panel = FrozenPanel.find(name)
     design, record = panel.design(), panel.record

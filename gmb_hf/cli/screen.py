@@ -286,7 +286,7 @@ def verdicts(results: Results, report: Path) -> None:
 
 def checklist(results: Results, folder: Path) -> None:
     """The specification's definition of done (section 7), box by box."""
-    from gmb_hf.benchmark.results import definition_of_done
+    from gmb_hf.benchmark.validation import definition_of_done
 
     checks = definition_of_done(results, folder)
     missing = sum(not check.passed for check in checks)
@@ -360,7 +360,7 @@ def elsewhere(path: Path | None) -> str:
 
 def explored(rows: Sequence[Explored], path: Path | None, budget: float) -> None:
     """The best of both signs, and the warning that a search proves nothing."""
-    from gmb_hf.design.design import ENSEMBLE
+    from gmb_hf.design.candidates import ENSEMBLE
     from gmb_hf.design.power import in_words
 
     answered(explored=rows)

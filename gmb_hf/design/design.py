@@ -10,20 +10,15 @@ Spec: GMB v0.4, sections 1 to 6.
 from __future__ import annotations
 
 import json
-import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import (
     AfterValidator,
     BeforeValidator,
-    ConfigDict,
     Field,
     FiniteFloat,
     NonNegativeFloat,
@@ -31,92 +26,16 @@ from pydantic import (
     field_validator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
-from gmb_hf.base.documents import Document, Many, Section, at, load_yaml, write_yaml
+from gmb_hf.base.documents import Document, Many, at, load_yaml, write_yaml
 from gmb_hf.base.errors import InputError, repeated, unknown
+from gmb_hf.design.candidates import Candidate, Positive, Share, Text
+from gmb_hf.design.event_types import EVENT_TYPES, AlsoEvent, registered_event
+from gmb_hf.design.strata import Stratum
 
 Count = Annotated[int, Field(ge=0)]
-Positive = Annotated[int, Field(ge=1)]
 Steps = Positive
-Share = Annotated[float, Field(gt=0, lt=1)]
 Rate = Annotated[float, Field(ge=0, le=1)]
-Text = str | None
-ParamValue = int | float | str | bool
-
-
-# Types of events: what a design, its linter and `--explain` must know of each of them.
-
-
-@dataclass(frozen=True)
-class EventDefinition:
-    """What a design must know of a type of event; `benchmark/events.py` finds it in run logs.
-
-    Attributes:
-        tell: which step t* is.
-        fields: the fields of the design that it reads; check them where no run has such an event.
-        required: those of them that must be given.
-        published: values of fields that are written into the design where none is given.
-    """
-
-    tell: Callable[[Design], str]
-    fields: tuple[str, ...]
-    required: tuple[str, ...] = ()
-    published: Mapping[str, Any] = field(default_factory=dict)
-
-
-def _tell_jump(design: Design) -> str:
-    moves = "falls" if design.falling else "rises"
-    return (
-        f"first step at which {design.metric} {moves} by at least {design.jump_threshold:g} within "
-        f"{design.w_event:,} steps"
-    )
-
-
-def _tell_plateau(design: Design) -> str:
-    dips = design.plateau_regression
-    inside, outside = ("below", "above") if design.falling else ("above", "below")
-    allowed = f", of which up to {dips} in a row may lie {outside}" if dips else ""
-    return (
-        f"first of {design.plateau_checkpoints} consecutive checkpoints with {design.metric} at or "
-        f"{inside} {design.plateau_threshold:g}{allowed}"
-    )
-
-
-def _tell_regime(design: Design) -> str:
-    return (
-        f"step at which force, info and constraint, each at or above its "
-        f"{design.regime_quantile:g} quantile of the run, move together within "
-        f"{design.regime_radius:,} steps (PT-MSS); alternate estimates must see it within "
-        f"{design.regime_tolerance:,} steps and in the same order. Runs that PT-MSS finds "
-        "INCONCLUSIVE or ESTIMATOR_UNSTABLE are excluded"
-    )
-
-
-EVENT_TYPES: dict[str, EventDefinition] = {
-    "E_jump": EventDefinition(_tell_jump, ("metric", "direction", "jump_threshold", "w_event")),
-    "E_plateau": EventDefinition(
-        _tell_plateau,
-        ("metric", "direction", "plateau_threshold", "plateau_checkpoints"),
-        required=("plateau_checkpoints", "plateau_threshold"),
-    ),
-    "E_regime": EventDefinition(
-        _tell_regime,
-        ("regime_quantile", "regime_radius"),
-        required=("regime_radius",),
-        published={"regime_quantile": 0.99, "regime_tolerance": 15},
-    ),
-}
-"""Every type by its name in a design; `register_event` of `benchmark/events.py` adds to them."""
-*_FIRST, _LAST = EVENT_TYPES
-
-
-def _registered(name: Any) -> Any:
-    if isinstance(name, str) and name in EVENT_TYPES:
-        return name
-    *others, last = map(repr, EVENT_TYPES)
-    known = {"expected": f"{', '.join(others)} or {last}"}
-    raise PydanticCustomError("literal_error", "Input should be {expected}", known)
 
 
 def _each_once(seeds: tuple[int, ...]) -> tuple[int, ...]:
@@ -138,280 +57,7 @@ SPECIFIED_TABLES = ("gate_summary", "utility_at_fpr", "robustness")
 """The tables of the specification (section 8)."""
 
 
-# What asks to be an alarm: one score, or several that are combined into one.
-
-
-ENSEMBLE = "ensemble"
-"""The family of learned combinations of other scores."""
-
-_PENALTIES = (1e-8, 1e8)  # beyond them float64 does not find the minimum to the digits kept
-_FEATURE = re.compile(r"score|change_[1-9]\d{0,3}|below_maximum")
-_MOST_TREES, _MOST_LEAVES = 200, 16  # a lock holds them all
-
-
-class Score(Section):
-    """A registered indicator or a column of the log, with what is chosen about it."""
-
-    name: Annotated[str, Field(min_length=1)] = Field(
-        description="a registered indicator, or a column of the log",
-        examples=["csd_autocorrelation"],
-    )
-    family: Text = Field(
-        None,
-        description="dynamics, process, ...; external or judge: a column of the log",
-        examples=["dynamics"],
-    )
-    params: dict[str, ParamValue] = Field(
-        default_factory=dict,
-        description="the indicator's parameters; windows in steps",
-        examples=[{"window": 200}],
-    )
-    x_sign: Literal[1, -1] | None = Field(
-        None, description="orientation: 1 as declared, -1 reversed; null: as declared"
-    )
-    x_sees_test_labels: bool | None = Field(
-        None, description="true: an oracle, not a monitor; null: as registered"
-    )
-
-    @field_validator("params", mode="before")
-    @classmethod
-    def _scalars(cls, params: Any) -> Any:
-        if not isinstance(params, dict):
-            return params
-        for key, value in params.items():
-            if not isinstance(value, (int, float, str, bool)):
-                raise ValueError(f"{key} must be a number, text, true or false, got {value!r}")
-        return {key: _as_number(value) for key, value in params.items()}
-
-
-def _as_number(value: ParamValue) -> ParamValue:
-    # YAML 1.1 writers leave 1e-3 unquoted, and YAML 1.1 readers then take it for text.
-    if isinstance(value, str) and value[:1] in tuple("+-.0123456789"):
-        try:
-            return float(value)
-        except ValueError:
-            return value
-    return value
-
-
-class Ensemble(Section):
-    """A learned combination of scores: fitted on some explore runs, calibrated on the others."""
-
-    members: Many[Score] = Field(description="the scores that are combined; a name alone will do")
-    method: Literal["logistic", "boosted"] = Field(
-        "logistic", description="logistic: a regression; boosted: gradient-boosted trees"
-    )
-    features: Many[str] = Field(
-        ("score",),
-        description="what of each member: score; change_5, over 5 checkpoints; below_maximum, its "
-        "distance from its largest value so far",
-    )
-    fit_share: Share = Field(
-        0.3, description="share of the explore runs that the coefficients are fitted on"
-    )
-    penalties: Many[FiniteFloat] = Field(
-        (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0),
-        description="logistic: L2 penalties to choose from by cross-validation over the fitting "
-        "runs",
-    )
-    leaves: Many[Positive] = Field(
-        (2, 4), description="boosted: most leaves of a tree, to choose from in the same way"
-    )
-    trees: Many[Positive] = Field(
-        (50, 100, 200), description="boosted: numbers of trees to choose from"
-    )
-    learning_rate: Share = Field(0.1, description="boosted: what a tree's values are shrunk by")
-    folds: Annotated[int, Field(ge=2)] = Field(5, description="folds of that cross-validation")
-    split_seed: Annotated[int, Field(ge=0)] = Field(
-        0, description="decides, with a run's name, which side it is on"
-    )
-
-    @field_validator("members", mode="before")
-    @classmethod
-    def _names(cls, members: Any) -> Any:
-        if not isinstance(members, (list, tuple)):
-            return members
-        return [{"name": item} if isinstance(item, str) else item for item in members]
-
-    @model_validator(mode="after")
-    def _sound(self) -> Ensemble:
-        if len(self.members) < 2:
-            raise ValueError(f"members must be two scores at least, got {len(self.members)}")
-        twice = repeated(member.name for member in self.members)
-        if twice is not None:
-            raise ValueError(f"members: {twice!r} is listed twice")
-        for member in self.members:
-            if member.family == ENSEMBLE:
-                raise ValueError(
-                    f"members: {member.name!r} is itself an ensemble; list its members"
-                )
-        for feature in self.features:
-            if not _FEATURE.fullmatch(feature):
-                known = "score, change_N over N checkpoints and below_maximum"
-                raise ValueError(f"features: {feature!r} is none of {known}")
-        if repeated(self.features) is not None:
-            raise ValueError(f"features: {repeated(self.features)!r} is listed twice")
-        bounds = {"penalties": _PENALTIES, "leaves": (2, _MOST_LEAVES), "trees": (1, _MOST_TREES)}
-        for name in ("features", *bounds):
-            if not getattr(self, name):
-                raise ValueError(f"{name} must name at least one")
-        for name, (least, most) in bounds.items():
-            for value in getattr(self, name):
-                if not least <= value <= most:
-                    raise ValueError(f"{name} must be from {least:g} to {most:g}, got {value:g}")
-        return self
-
-
-class Candidate(Score):
-    """A score that asks to be an alarm."""
-
-    x_ensemble: Ensemble | None = Field(
-        None,
-        description="family ensemble: {members: [...]}, a learned combination of scores",
-        examples=[()],
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _family_of_ensemble(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("x_ensemble") and data.get("family") is None:
-            return {**data, "family": ENSEMBLE}
-        return data
-
-    @model_validator(mode="after")
-    def _ensemble_or_not(self) -> Candidate:
-        if self.family == ENSEMBLE and self.x_ensemble is None:
-            raise ValueError("an ensemble needs x_ensemble: {members: [...]}")
-        if self.x_ensemble is None:
-            return self
-        if self.family != ENSEMBLE:
-            raise ValueError(f"x_ensemble makes the family {ENSEMBLE}, it is {self.family!r}")
-        if self.params:
-            raise ValueError("an ensemble has no params of its own; give them to its members")
-        if self.name in {member.name for member in self.x_ensemble.members}:
-            raise ValueError(f"{self.name!r} is a member of itself; give the ensemble another name")
-        return self
-
-
-# Strata: parts of the runs, named before evaluation, in which a score may work though it fails
-
-
-EVENT_STEP = "event_step"
-"""t* of a run; infinite where no event came by the end of its log, which is later than any step."""
-
-Facts = Mapping[str, NDArray[np.float64]]
-"""One number per run by name, float64 [R]; NaN: not known."""
-
-_COMPARISON = re.compile(
-    r"\s*(?P<name>[A-Za-z_][\w./-]*)\s*(?P<sign><=|>=|==|!=|<|>)\s*(?P<number>\S+)\s*"
-)
-_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-}
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """`name sign number`, e.g. `event_step > 1000`."""
-
-    name: str
-    sign: str
-    number: float
-
-
-def parse(where: str) -> tuple[Comparison, ...]:
-    """The comparisons of a predicate, all of which must hold.
-
-    Raises:
-        ValueError: it is no predicate; the message shows one.
-
-    >>> parse("weight_decay >= 0.5 and seed < 100")[1]
-    Comparison(name='seed', sign='<', number=100.0)
-    """
-    found = []
-    for part in re.split(r"\s+and\s+", where):
-        match = _COMPARISON.fullmatch(part)
-        number = _as_number(match["number"]) if match else None
-        if match is None or not isinstance(number, float) or not np.isfinite(number):
-            raise ValueError(
-                f"{where!r} is no predicate: write comparisons of a name with a number, joined by "
-                f"'and', e.g. {EVENT_STEP} > 1000 and weight_decay >= 0.5"
-            )
-        found.append(Comparison(match["name"], match["sign"], number))
-    return tuple(found)
-
-
-class AlsoEvent(Section):
-    """Another event of the same runs, of which the same scores are to warn."""
-
-    model_config = ConfigDict(extra="allow")
-
-    type: Annotated[str, BeforeValidator(_registered)] = Field(
-        description="its type; further keys as in the section `event`, the rest as there",
-        examples=["E_jump"],
-    )
-
-    @property
-    def keys(self) -> dict[str, Any]:
-        """What it changes in the section `event`."""
-        return {"type": self.type, **(self.model_extra or {})}
-
-
-class Stratum(Section):
-    """A part of the runs in which a score is judged as well."""
-
-    name: Annotated[str, Field(min_length=1)] = Field(
-        description="what the part is called", examples=["late_events"]
-    )
-    where: str = Field(
-        description="comparisons of a run's numbers, joined by 'and'",
-        examples=[f"{EVENT_STEP} > 1000"],
-    )
-
-    @field_validator("where")
-    @classmethod
-    def _is_predicate(cls, where: str) -> str:
-        parse(where)
-        return where
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The facts that the predicate asks for, each once."""
-        return tuple(dict.fromkeys(item.name for item in parse(self.where)))
-
-    def holds(self, facts: Facts) -> NDArray[np.bool_]:
-        """Which runs belong to the stratum, bool [R].
-
-        A run whose number is not known belongs to no stratum that asks for it.
-
-        Args:
-            facts: by name; the step of the event under `event_step`.
-
-        Raises:
-            InputError: a name is not among the facts (the nearest is named).
-        """
-        met = []
-        for item in parse(self.where):
-            if item.name not in facts:
-                raise unknown("number of a run", item.name, facts, where=f"stratum {self.name!r}")
-            values = facts[item.name]
-            met.append(_COMPARE[item.sign](values, item.number) & ~np.isnan(values))
-        return np.asarray(np.logical_and.reduce(met))
-
-
-def event_facts(event_step: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-    """The fact `event_step` of steps t* [R] that are NaN where there was no event."""
-    return {EVENT_STEP: np.where(np.isnan(event_step), np.inf, event_step)}
-
-
-# The design itself.
-
-
+*_FIRST, _LAST = EVENT_TYPES
 of_jump, of_plateau, of_regime = (partial(at, only=name) for name in EVENT_TYPES)
 """Fields that belong to one type of event."""
 
@@ -473,7 +119,7 @@ class Design(Document):
     undeclared: Many[Part] = at("boundary.x_undeclared", (), flag=PARTS)
     """what of task, model, optimizer, schedule and seeds_eval shall stay open; results repeat it"""
 
-    event_type: Annotated[str, BeforeValidator(_registered)] = at(
+    event_type: Annotated[str, BeforeValidator(registered_event)] = at(
         "event.type",
         "E_jump",
         f"{', '.join(_FIRST)} or {_LAST}",

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gmb_hf.base.errors import InputError, first_of
-from gmb_hf.design.design import EVENT_STEP, EVENT_TYPES, PARTS, UNDECLARED, Design
+from gmb_hf.design.design import PARTS, UNDECLARED, Design
+from gmb_hf.design.event_types import EVENT_TYPES
 from gmb_hf.design.power import (
     draws_needed,
     effective_budget,
@@ -28,6 +29,7 @@ from gmb_hf.design.power import (
     runs_to_bound,
     runs_to_promise,
 )
+from gmb_hf.design.strata import EVENT_STEP
 
 _PATIENCE = 10.0  # seconds; a repository on a slow disk is no reason to hang
 _TO_FILL_IN = re.compile(r"<.*>|YYYY-MM-DD|", re.DOTALL)

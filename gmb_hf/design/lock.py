@@ -8,20 +8,17 @@ the rest. Held-out runs are judged by what the lock says, or not at all.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AllowInfNan, Field, FiniteFloat, field_validator, model_validator
+from pydantic import AllowInfNan, Field, FiniteFloat
 
 from gmb_hf._version import __version__
 from gmb_hf.base.documents import (
-    Count,
     Many,
     Section,
     canonical_hash,
@@ -32,10 +29,10 @@ from gmb_hf.base.documents import (
 )
 from gmb_hf.base.errors import InputError, first_of, unknown
 from gmb_hf.base.escape import cut, html_table
-from gmb_hf.base.files import claimed
-from gmb_hf.design.design import UNDECLARED, Design, Ensemble, ParamValue
+from gmb_hf.design.candidates import ParamValue
+from gmb_hf.design.design import UNDECLARED, Design
+from gmb_hf.design.locked_ensembles import LockedEnsemble, ensemble_fault
 from gmb_hf.design.power import effective_budget
-from gmb_hf.runs.runlog import RunLog
 
 FORMAT = 1
 CENTRAL = "central"
@@ -53,129 +50,6 @@ The hash shows accidents, not forgery: whoever changes this file can hash it ane
 to others is a commit before the evaluation: gmb lock --lock FILE --publish ORG/NAME."""
 
 # What a lock records about explore runs and candidates: the section `x_lock` as models.
-
-
-class LockedMember(Section):
-    """One member: which score it is, and what it adds to logistic log-odds.
-
-    For each feature x of the ensemble it adds coefficient * asinh((x - center) / scale).
-    """
-
-    name: str
-    family: str | None = None
-    params: dict[str, ParamValue] = Field(default_factory=dict)
-    sign: Literal[1, -1] = Field(description="times the declared orientation")
-    sees_test_labels: bool | None = None
-    center: Many[FiniteFloat] = Field((), description="median over the fitting windows")
-    scale: Many[Annotated[FiniteFloat, Field(gt=0)]] = Field(
-        (), description="their spread, as that of one normal sd"
-    )
-    coefficient: Many[FiniteFloat] = ()
-
-    @field_validator("center", "scale", "coefficient", mode="before")
-    @classmethod
-    def _of_one_feature(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, int | float) else value  # locks before features
-
-
-class LockedTree(Section):
-    """One tree: at split k a row goes left where its feature <= threshold, else right.
-
-    A child is a later split, or -1 - j for leaf j. Features count member by member.
-    """
-
-    feature: Many[Count]
-    threshold: Many[FiniteFloat]
-    left: Many[int]
-    right: Many[int]
-    value: Many[FiniteFloat] = Field(description="of each leaf, added to the log-odds")
-
-    @model_validator(mode="after")
-    def _is_a_tree(self) -> LockedTree:
-        splits, leaves = len(self.feature), len(self.value)
-        if not len(self.threshold) == len(self.left) == len(self.right) == splits:
-            raise ValueError("feature, threshold, left and right are not of one length")
-        # Every split and leaf is reached once, from an earlier split: there is no way round.
-        children = sorted([0 if splits else -1, *self.left, *self.right])
-        pairs = enumerate(zip(self.left, self.right, strict=True))
-        early = any(0 <= child <= split for split, pair in pairs for child in pair)
-        if early or children != [*range(-leaves, 0), *range(splits)]:
-            raise ValueError("left and right do not reach each later split and each leaf once")
-        return self
-
-
-class LockedEnsemble(Section):
-    """A learned combination, frozen: log-odds, logistic or a sum of trees."""
-
-    method: Literal["logistic", "boosted"] = "logistic"
-    squash: Literal["asinh"] = Field("asinh", description="keeps far tails from deciding alone")
-    features: Many[str] = ("score",)
-    members: Many[LockedMember]
-    intercept: FiniteFloat
-    trees: Many[LockedTree] = ()
-    setting: str = Field(description="L2 penalty, or trees, with the least cross-validated loss")
-    log_losses: dict[str, FiniteFloat] = Field(
-        description="setting -> cross-validated log loss; ln 2 = 0.693 is a coin's"
-    )
-    fit_runs: Many[str] = Field(description="explore runs that the formula was fitted on")
-    calibrate_runs: Many[str] = Field(description="the others, which the thresholds are from")
-    n_calibration_runs: int = Field(ge=0, description="those of them with negative windows")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_a_penalty(cls, data: Any) -> Any:
-        if isinstance(data, dict) and "penalty" in data:  # locks before trees
-            data = {**data, "setting": repr(data["penalty"])}
-            del data["penalty"]
-        return data
-
-    @model_validator(mode="after")
-    def _consistent(self) -> LockedEnsemble:
-        if self.setting not in self.log_losses:
-            raise ValueError(f"setting {self.setting} is not among log_losses")
-        both = set(self.fit_runs) & set(self.calibrate_runs)
-        if both:
-            raise ValueError(f"{min(both)!r} is among fit_runs and calibrate_runs")
-        wanted = len(self.features) if self.method == "logistic" else 0
-        for member in self.members:
-            counts = {len(member.center), len(member.scale), len(member.coefficient)}
-            if counts != {wanted}:
-                what = "center, scale and coefficient"
-                raise ValueError(f"{member.name!r} has not {wanted} of each of {what}")
-        count = len(self.members) * len(self.features)
-        if max((feature for tree in self.trees for feature in tree.feature), default=0) >= count:
-            raise ValueError(f"a tree splits on a feature beyond the {count} that there are")
-        return self
-
-    @property
-    def log_loss(self) -> float:
-        """Cross-validated, at the chosen setting."""
-        return self.log_losses[self.setting]
-
-    @property
-    def at_edge(self) -> bool:
-        """Whether a penalty beyond those that were tried could be better."""
-        tried = [float(one) for one in self.log_losses] if self.method == "logistic" else []
-        return len(tried) > 1 and float(self.setting) in (min(tried), max(tried))
-
-    def leans_on(self, most: int) -> list[tuple[str, float]]:
-        """The features with the largest coefficients, or that most splits are on, with these."""
-        names = [feature_name(one.name, of) for one in self.members for of in self.features]
-        if self.method == "logistic":
-            weights = [x for member in self.members for x in member.coefficient]
-        else:
-            splits = Counter(feature for tree in self.trees for feature in tree.feature)
-            weights = [float(splits[number]) for number in range(len(names))]
-        return sorted(zip(names, weights, strict=True), key=lambda item: -abs(item[1]))[:most]
-
-
-def feature_name(member: str, feature: str) -> str:
-    """What a feature of a member is called.
-
-    >>> feature_name("effective_rank", "score"), feature_name("effective_rank", "change_5")
-    ('effective_rank', 'change_5(effective_rank)')
-    """
-    return member if feature == "score" else f"{feature}({member})"
 
 
 def member_key(*, window: int | None = None, smooth: int = 1) -> str:
@@ -334,7 +208,7 @@ def check_candidates(
         if ensemble is None and item.ensemble is not None:
             raise wrong(name, " is no ensemble")
         if ensemble is not None:
-            fault = _ensemble_fault(ensemble, item.ensemble, explore_runs)
+            fault = ensemble_fault(ensemble, item.ensemble, explore_runs)
             if fault is not None:
                 raise wrong(name, fault)
         if CENTRAL not in item.members:
@@ -349,26 +223,6 @@ def check_candidates(
                     raise wrong(name, f", member {member!r}: {fault}")
                 if bad:
                     raise wrong(name, f", member {member!r}: the threshold for {bad[0]} is NaN")
-
-
-def _ensemble_fault(
-    design: Ensemble, locked: LockedEnsemble | None, explore_runs: Sequence[str]
-) -> str | None:
-    if locked is None:
-        return " is an ensemble without a formula"
-    asked, found = ([member.name for member in each.members] for each in (design, locked))
-    if asked != found:
-        return f": its formula is of {', '.join(found)}, the prereg's of {', '.join(asked)}"
-    asked, found = ([each.method, *each.features] for each in (design, locked))
-    if asked != found:
-        return f": its formula is {', '.join(found)}, the prereg's {', '.join(asked)}"
-    used = sorted([*locked.fit_runs, *locked.calibrate_runs])
-    if used == sorted(explore_runs):
-        return None
-    odd = sorted(set(used).symmetric_difference(explore_runs))
-    return ": fit_runs and calibrate_runs are not the explore runs, each once" + (
-        f"; {odd[0]!r} is not among both" if odd else ""
-    )
 
 
 def columns_read(design: Design, candidates: Mapping[str, LockedCandidate]) -> tuple[str, ...]:
@@ -390,6 +244,12 @@ def differing(
         for found in said:
             if stated not in (None, UNDECLARED, found) and found is not None:
                 yield field, stated, found
+
+
+def others_seeds(design: Design, seeds: Sequence[int | None]) -> bool:
+    """Whether runs are of seeds of which the design declares none: of another panel, wholly."""
+    known = {seed for seed in seeds if seed is not None}
+    return bool(design.seeds_eval) and bool(known) and not known & set(design.seeds_eval)
 
 
 def refuse_shared_runs(
@@ -672,204 +532,3 @@ class Lock:
         missing = sorted(planned - known)
         what = "held-out seeds that the lock declares are missing"
         return (f"{len(missing)} of {len(planned)} {what}: {first_of(missing)}",) * bool(missing)
-
-
-# Looks at held-out runs: which runs are judged is fixed at the first look, by their content.
-
-
-_TAKEN = "another evaluation by this lock writes its look down; run it again"
-_LOOKS_HEADING = """\
-Looks at held-out runs by the lock beside this file; gmb evaluate writes it. Part of the record:
-without it nobody knows how often was looked."""
-
-
-class LookRecord(Section):
-    """One look that was taken."""
-
-    lock_hash: str
-    look: int
-    date: str
-    evaluation_fingerprint: str
-    runs: dict[str, str] = Field(description="name -> hash of what the lock reads of it")
-    commit: str | None = Field(None, description="of this look on the Hub")
-
-
-class Publication(Section):
-    """A lock on the Hub."""
-
-    lock_hash: str
-    repo: str
-    commit: str
-    after_looks: int = Field(ge=0, description="0: published before any look")
-
-
-class LooksFile(Section):
-    """Every look by the locks that lay in one place, oldest first."""
-
-    looks: Many[LookRecord] = ()
-    published: Many[Publication] = ()
-
-    @classmethod
-    def beside(cls, lock: Lock) -> LooksFile:
-        """Those kept beside a lock's file; of a lock that was never written, in this process."""
-        if lock.path is None:
-            return _IN_THIS_PROCESS.get(lock.hash, cls())
-        path = looks_path(lock.path)
-        return cls.parse(load_yaml(path), where=str(path)) if path.exists() else cls()
-
-    def by(self, lock: Lock) -> tuple[LookRecord, ...]:
-        """Those by one lock."""
-        return tuple(item for item in self.looks if item.lock_hash == lock.hash)
-
-    def write(self, lock: Lock) -> None:
-        """Keep them beside the lock's file, or in this process where it has none."""
-        if lock.path is None:
-            _IN_THIS_PROCESS[lock.hash] = self
-        else:
-            write_yaml(looks_path(lock.path), self.plain(), heading=_LOOKS_HEADING)
-
-
-_IN_THIS_PROCESS: dict[str, LooksFile] = {}
-
-
-@dataclass(frozen=True)
-class Look:
-    """The look that is about to be taken.
-
-    Attributes:
-        number: 1 for the first.
-        notes: what a reader must know about it.
-        lock, log: by what, and at which runs.
-        looks: all to keep; None where these runs have been looked at before.
-    """
-
-    number: int
-    notes: tuple[str, ...]
-    lock: Lock
-    log: RunLog
-    looks: LooksFile | None
-
-    def keep(self) -> None:
-        """Write the look down; call it before anybody sees a result.
-
-        Raises:
-            InputError: another evaluation took this look meanwhile, or the folder of the lock
-                cannot be written to.
-        """
-        if self.looks is None:
-            return
-        path = self.lock.path
-        with nullcontext() if path is None else claimed(looks_path(path), _TAKEN):
-            now = next_look(self.lock, self.log)
-            if now.number != self.number:
-                reason = f"another evaluation took look {self.number} meanwhile; run it again"
-                raise InputError.at(path or "lock", "no_look_left", reason)
-            if now.looks is not None:
-                now.looks.write(self.lock)
-
-
-def looks_path(lock_path: str | Path) -> Path:
-    """Where the looks of a lock are kept: beside it."""
-    place = Path(lock_path)
-    return place.with_name(f"{place.stem}.looks.yaml")
-
-
-def next_look(lock: Lock, log: RunLog) -> Look:
-    """Which look at held-out runs this is.
-
-    The same runs again are the same look, whatever they are called. Some of them, others, or other
-    logs under old names are another one.
-
-    Raises:
-        InputError: there are no more looks, runs of an earlier look are missing or have other
-            logs, or declared seeds are missing that this look must judge.
-    """
-    where = lock.path or "lock"
-    hashes = dict(zip(log.runs, log.run_hashes(lock.columns), strict=True))
-    kept, notes = LooksFile.beside(lock), []
-    taken, others = kept.by(lock), [item for item in kept.looks if item.lock_hash != lock.hash]
-    before = {mark for item in others for one in item.runs.items() for mark in one}
-    if judged := [run for run, one in hashes.items() if before.intersection((run, one))]:
-        notes.append(
-            f"{len(judged)} of these runs were judged by an earlier lock in the same place: "
-            "what they showed then may have shaped this one."
-        )
-    for item in taken:
-        if sorted(item.runs.values()) == sorted(hashes.values()):
-            return Look(item.look, tuple(notes), lock, log, None)
-    number, allowed = len(taken) + 1, lock.design.looks
-    seen = {one: run for item in taken for run, one in item.runs.items()}
-    lost = [run for one, run in seen.items() if one not in hashes.values()]
-    changed = [run for run in lost if run in hashes]
-    added = [run for run, one in hashes.items() if one not in seen and run not in changed]
-    facts = {
-        "new": added,
-        "left out": [run for run in lost if run not in hashes],
-        "changed, other logs under old names": changed,
-    }
-    said = [f"{len(which)} {what} ({first_of(which)})" for what, which in facts.items() if which]
-    if taken and number > allowed:
-        reason = (
-            f"allows {allowed} look{'s' * (allowed > 1)} at held-out runs (x_looks), taken on "
-            f"{', '.join(item.date for item in taken)}, and these are not the runs of it: "
-            f"{'; '.join(said)}. Give exactly those, or lock again and judge new seeds alone"
-        )
-        raise InputError.at(where, "no_look_left", reason)
-    if lost:
-        reason = (
-            f"look {number} must keep every run of those before it: {'; '.join(said)}; give them "
-            "along, as they were"
-        )
-        raise InputError.at(where, "missing_runs", reason)
-    _refuse_chosen_seeds(lock, log.seeds, number)
-    record = LookRecord(
-        lock_hash=lock.hash,
-        look=number,
-        date=datetime.now(UTC).date().isoformat(),
-        evaluation_fingerprint=log.fingerprint(),
-        runs=hashes,
-    )
-    looks = kept.model_copy(update={"looks": (*kept.looks, record)})
-    return Look(number, tuple(notes), lock, log, looks)
-
-
-def others_seeds(design: Design, seeds: Sequence[int | None]) -> bool:
-    """Whether runs are of seeds of which the design declares none: of another panel, wholly."""
-    known = {seed for seed in seeds if seed is not None}
-    return bool(design.seeds_eval) and bool(known) and not known & set(design.seeds_eval)
-
-
-def _refuse_chosen_seeds(lock: Lock, seeds: Sequence[int | None], number: int) -> None:
-    """Where a lock names the held-out seeds, nobody chooses among them.
-
-    The last look is at all of them, an earlier one at the first ones, in the order of the lock.
-    """
-    planned = list(lock.design.seeds_eval)
-    if others_seeds(lock.design, seeds):  # which `check` allows for a transfer alone
-        return
-    missing = [seed for seed in planned if seed not in set(seeds)]
-    last = number >= lock.design.looks
-    if not missing or not (last or missing != planned[len(planned) - len(missing) :]):
-        return
-    rule = "must judge all" if last else "judges the first ones"
-    reason = (
-        f"look {number} {rule} of boundary.seeds_eval, and {len(missing)} of {len(planned)} are "
-        f"missing ({first_of(missing)}); give their logs along: nobody chooses among held-out runs"
-    )
-    raise InputError.at(lock.path or "lock", "missing_runs", reason, field="boundary.seeds_eval")
-
-
-def look_notes(lock: Lock, look: Look) -> list[str]:
-    """What a report must say about the look; nothing where the only one goes as planned."""
-    notes, design = list(look.notes), lock.design
-    if not design.seeds_eval:
-        notes.append(
-            f"The lock names no held-out seeds: this look fixed the {len(look.log.runs)} runs, by "
-            "their content. List boundary.seeds_eval to show that nobody chose them."
-        )
-    if design.looks > 1:
-        notes.append(
-            f"Look {look.number} of {design.looks} at held-out runs: each tests at p <= "
-            f"{design.alpha_per_look:g}."
-        )
-    return notes

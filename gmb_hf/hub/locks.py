@@ -13,8 +13,9 @@ from gmb_hf.base.documents import dump_yaml, load_yaml
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.repositories import Address, Pushed, publish, pull
 from gmb_hf.benchmark.evaluate import Evaluation
-from gmb_hf.benchmark.results import PublishedRecord
-from gmb_hf.design.lock import Lock, LooksFile, Publication
+from gmb_hf.benchmark.sections import PublishedRecord
+from gmb_hf.design.lock import Lock
+from gmb_hf.design.looks import LooksFile, Publication
 
 
 def publish_lock(path: str | Path, repo_id: str, *, private: bool = False) -> Pushed:

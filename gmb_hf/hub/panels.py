@@ -12,28 +12,24 @@ compared on frozen logs only (DECISIONS 13). The folder is a dataset: `load_data
 
 from __future__ import annotations
 
-import datetime
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-import numpy as np
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 from pydantic import Field
 
 from gmb_hf._version import __version__
-from gmb_hf.base.documents import Many, Section, canonical_hash, load_yaml, write_yaml
+from gmb_hf.base.documents import Section
 from gmb_hf.base.errors import InputError, choose, unknown
 from gmb_hf.base.escape import number
 from gmb_hf.base.files import claimed, lies_inside, whole_folder, write_text
 from gmb_hf.base.fingerprints import SHOWN, source_hash
 from gmb_hf.base.repositories import Pushed, publish
-from gmb_hf.benchmark.first_alarm import MEMORISATION
 from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.hub.cards import (
@@ -47,14 +43,12 @@ from gmb_hf.hub.cards import (
     render_card,
     verify,
 )
-from gmb_hf.indicators.catalogue import compute
+from gmb_hf.hub.curves import CURVES, CurveRecord, CurveShape
+from gmb_hf.hub.ledger import Ledger, LookedRecord
+from gmb_hf.hub.recipes import RECIPES, Recipe
 from gmb_hf.runs.metadata import EXTERNAL, hub_sources, with_hub_runs
-from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.readers import Sources
 from gmb_hf.runs.runlog import RunLog
-
-if TYPE_CHECKING:
-    from gmb_hf.training.config import RunConfig
 
 PREFIX = "panel:"
 EXPLORE, HELD_OUT = PARTS = ("explore", "heldout")
@@ -64,147 +58,6 @@ PLACE = "GMB_PANELS"
 """An environment variable: another folder of panels."""
 FOLDER = "panels"
 _TAKEN = "another evaluation writes the ledger of this panel; run it again"
-_HEADING = """\
-The locks that judged the held-out runs of this panel; gmb evaluate writes it. Each of them may have
-chosen by what earlier ones showed, so the panel wears out: its card says how many it allows. What
-judged them without a lock counts as one: its hash is that of its design."""
-NO_LOCK = "no lock: "
-
-
-# What can be built.
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How a panel is made.
-
-    Attributes:
-        name: letters, digits and hyphens; also its folder.
-        asks: the question that it answers, without its question mark.
-        config: what is trained, with its explore and its held-out seeds.
-        locks: how many locks may look at its held-out part.
-        license: of its logs, as the Hub names it.
-        credit: whose logs they are, a sentence; empty for those that are trained.
-        single: keep them in float32, which halves the files.
-    """
-
-    name: str
-    asks: str
-    config: Callable[[], RunConfig]
-    locks: int = 200
-    license: str = "apache-2.0"
-    credit: str = ""
-    single: bool = True
-
-
-def _panel(explore: str, evaluate: str, *changes: str) -> Callable[[], RunConfig]:
-    """The law of `standard`, its seeds, with some fields changed and all cheap signals recorded."""
-
-    def config() -> RunConfig:
-        from gmb_hf.training.presets import preset
-
-        seeds = (f"seeds.explore={explore}", f"seeds.evaluate={evaluate}")
-        return preset("standard").changed((*seeds, "training.observables=published", *changes))
-
-    return config
-
-
-def _published_runs() -> RunConfig:
-    from gmb_hf.training.presets import preset
-
-    return preset("reference").judged_by(metric="acc_test")
-
-
-# Half of the rows of an operation that commutes are mirror images of the other half. Split apart,
-# they are told by each other, and the model generalises as it memorises.
-_COMMUTES = ("task.keep_pairs_together=true",)
-
-# No seed is of two panels, of a preset, or of the search for the law (from 900,000 on).
-RECIPES: dict[str, Recipe] = {
-    recipe.name: recipe
-    for recipe in (
-        Recipe(
-            "quick-29",
-            "Which score announces grokking of subtraction modulo 29, by few runs",
-            _panel("100000:100064", "110000:110064"),
-        ),
-        Recipe(
-            "sub-29",
-            "Which score announces grokking of subtraction modulo 29, by runs enough to learn one",
-            _panel("200000:200256", "210000:210256"),
-        ),
-        Recipe(
-            "varied-29",
-            "Which score holds where no two runs are alike, as those of a user are not",
-            _panel(
-                "300000:300256",
-                "310000:310256",
-                "task.operation=add",
-                *_COMMUTES,
-                "draws.operation=add,sub,mul,div,x2_xy_y2",
-                "draws.train_fraction=0.4,0.6,0.7,0.8",
-                "draws.activation=relu,gelu_new",
-                "draws.lr=0.005,0.012",
-                "draws.weight_decay=0.8,2.5",
-                "draws.initializer_range=0.1,0.25",
-                "draws.no_decay=0.2",
-                "training.steps=5000",
-            ),
-        ),
-        Recipe(
-            "mul-31",
-            "Does what announces grokking of a subtraction announce it of a multiplication",
-            _panel(
-                "400000:400064",
-                "410000:410128",
-                *_COMMUTES,
-                "task.operation=mul",
-                "task.prime=31",
-                "task.train_fraction=0.65",
-            ),
-        ),
-        Recipe(
-            "add-29",
-            "Does what announces grokking of a subtraction announce it of an addition",
-            _panel(
-                "500000:500064",
-                "510000:510128",
-                *_COMMUTES,
-                "task.operation=add",
-                "task.train_fraction=0.68",
-            ),
-        ),
-        Recipe(
-            "sub-59",
-            "Does it hold with four times the rows and a model of twice the width",
-            _panel(
-                "600000:600032",
-                "610000:610064",
-                "task.prime=59",
-                "task.train_fraction=0.4",
-                "model.width=96",
-                "model.mlp_width=256",
-                "training.lr=0.006",
-            ),
-        ),
-        Recipe(
-            "costly-29",
-            "Do signals that cost many gradients announce grokking, by runs that measure them too",
-            _panel("800000:800064", "810000:810064", "training.observables=all"),
-        ),
-        Recipe(
-            "reference",
-            "What is seen on the runs of others, which are too few for a lock",
-            _published_runs,
-            license="cc-by-4.0",
-            credit="The runs are seeds 140 to 159 of github.com/qienhuang/F-I-T, "
-            "experiments/grokking_transition_audit_v0_1/data/real, by Qien Huang, under CC BY 4.0. "
-            "They are as published, with the rows that restarts logged again; the column `score` "
-            "is rebuilt from `d_info` and `d_info_alt` and is not a published one.",
-            single=False,
-        ),
-    )
-}
 
 
 def names() -> tuple[str, ...]:
@@ -224,130 +77,6 @@ def folder_of_panels() -> Path:
     return beside if PLACE not in os.environ and not here.is_dir() else here
 
 
-# How runs grok: numbers by which one sees whether they memorise first and generalise later.
-#
-# Slow learning climbs a ramp from the start, and instabilities make accuracy jump by recovering.
-# Grokking is a plateau near chance after the training rows are learned, and then a rise that is
-# short against the plateau. Times are steps; a level is reached at the first checkpoint at or above
-# it.
-
-_SPIKE = 0.97  # training accuracy below this, after memorisation
-_REACHED = (0.2, 0.5, 0.8, 0.9)
-
-Floats = NDArray[np.float64]
-
-
-class CurveRecord(Section):
-    """How the runs of a panel grok: medians over runs, and shares of runs; None: of none."""
-
-    at_memorisation: float | None = Field(
-        None, description="held-out accuracy when the training rows are memorised"
-    )
-    ratio: float | None = Field(
-        None, description="steps to a held-out accuracy of .5, over steps to memorise"
-    )
-    width: float | None = Field(
-        None, description="the rise from .2 to .8, over the delay from memorisation to .5"
-    )
-    spikes: float | None = Field(
-        None,
-        description="share of checkpoints after memorisation with a training accuracy under .97",
-    )
-    spikes_mean: float | None = Field(None, description="the same, mean over runs")
-    spread: float | None = Field(
-        None, description="steps to .5: the 95% quantile of runs over the 5% quantile"
-    )
-    memorised: float = Field(description="share of runs that memorise")
-    reach_half: float = Field(description="share of runs that reach a held-out accuracy of .5")
-    reach_nine_tenths: float = Field(description="share of runs that reach .9")
-
-
-CURVES = {name: field.description or "" for name, field in CurveRecord.model_fields.items()}
-"""What each number is, by its name."""
-
-
-@dataclass(frozen=True, eq=False)
-class CurveShape:
-    """Of R runs, float64 [R] each; NaN where a run does not come so far.
-
-    Attributes:
-        memorised: as of the control `steps_since_memorisation`: .99 held for 5 checkpoints.
-        reached: level of held-out accuracy -> when it is reached.
-        at_memorisation: held-out accuracy when the training rows are memorised.
-        spikes: share of later checkpoints with a training accuracy under .97.
-    """
-
-    memorised: Floats
-    reached: dict[float, Floats]
-    at_memorisation: Floats
-    spikes: Floats
-
-    @classmethod
-    def of(cls, log: RunLog) -> Self:
-        """Read `train_acc` and `test_acc`.
-
-        Raises:
-            InputError: one of the two is missing.
-        """
-        train, test = log.panel("train_acc"), log.panel("test_acc")
-        ends = np.arange(len(train.runs)), train.lengths - 1
-        since = compute(log, MEMORISATION).values[ends]
-        memorised = np.where(since > 0, train.last_step - since, np.nan)
-        after = train.present & (train.steps >= memorised[:, None])
-        spiking = (after & (train.values < _SPIKE)).sum(axis=1)
-        at_once = test.values[ends[0], np.argmax(after, axis=1)]
-        return cls(
-            memorised,
-            {level: _first(test.present & (test.values >= level), test) for level in _REACHED},
-            np.where(since > 0, at_once, np.nan),
-            np.where(since > 0, spiking / np.maximum(1, after.sum(axis=1)), np.nan),
-        )
-
-    @property
-    def delay(self) -> Floats:
-        """From memorisation to a held-out accuracy of .5, in steps."""
-        return self.reached[0.5] - self.memorised
-
-    @property
-    def ratio(self) -> Floats:
-        """How many times as long as memorising it takes to reach .5."""
-        return self.reached[0.5] / np.maximum(self.memorised, 1)
-
-    @property
-    def width(self) -> Floats:
-        """From .2 to .8, as a share of the delay."""
-        return (self.reached[0.8] - self.reached[0.2]) / np.maximum(self.delay, 1)
-
-    def summary(self) -> CurveRecord:
-        """The numbers that a card states."""
-        half = self.reached[0.5][np.isfinite(self.reached[0.5])]
-        known = self.spikes[np.isfinite(self.spikes)]
-        return CurveRecord(
-            at_memorisation=_median(self.at_memorisation),
-            ratio=_median(self.ratio),
-            width=_median(self.width),
-            spikes=_median(known),
-            spikes_mean=float(known.mean()) if len(known) else None,
-            spread=float(np.divide(*np.quantile(half, [0.95, 0.05]))) if len(half) else None,
-            memorised=float(np.isfinite(self.memorised).mean()),
-            reach_half=float(np.isfinite(self.reached[0.5]).mean()),
-            reach_nine_tenths=float(np.isfinite(self.reached[0.9]).mean()),
-        )
-
-
-def _first(hit: NDArray[np.bool_], panel: Panel) -> Floats:
-    """The step of the first True of each row; NaN where there is none."""
-    at = panel.steps[np.arange(len(hit)), np.argmax(hit, axis=1)]
-    return np.where(hit.any(axis=1), at, np.nan)
-
-
-def _median(values: Floats) -> float | None:
-    return float(np.nanmedian(values)) if np.isfinite(values).any() else None
-
-
-# A panel that is there.
-
-
 class PanelRecord(Section):
     """What the card of a panel says beside the fingerprint of its runs."""
 
@@ -358,40 +87,6 @@ class PanelRecord(Section):
     command: str
     versions: dict[str, str]
     curves: CurveRecord | None = None
-
-
-class LookedRecord(Section):
-    """A lock that judged the held-out part; made again on another day it is no other one.
-
-    What judges without a lock may choose by earlier looks as a lock does, and counts as one.
-    """
-
-    lock_hash: str = Field(description="without a lock: `no lock: ` and the hash of the design")
-    content: str = Field("", description="`Lock.content`; empty in lines of older versions")
-    date: str
-
-    @classmethod
-    def by(cls, judge: Lock | Design) -> Self:
-        """Today's look, by a lock or, without one, by a design."""
-        if isinstance(judge, Lock):
-            name, content = judge.hash, judge.content
-        else:
-            asked = {part: values for part, values in judge.plain().items() if part != "meta"}
-            name, content = f"{NO_LOCK}{canonical_hash(asked)}", ""
-        today = datetime.date.today().isoformat()
-        return cls(lock_hash=name, content=content, date=today)
-
-    def among(self, known: Sequence[LookedRecord]) -> bool:
-        """Whether the same look is there already."""
-        return any(
-            self.lock_hash == one.lock_hash or self.content == one.content != "" for one in known
-        )
-
-
-class Ledger(Section):
-    """Every lock that judged the held-out part of a panel, or what did without, oldest first."""
-
-    locks: Many[LookedRecord] = ()
 
 
 @dataclass(frozen=True)
@@ -507,8 +202,7 @@ class FrozenPanel:
 
     def ledger(self) -> Ledger:
         """Every lock that looked, oldest first."""
-        path = self.folder / LEDGER
-        return Ledger.parse(load_yaml(path), where=str(path)) if path.exists() else Ledger()
+        return Ledger.read(self.folder / LEDGER)
 
     def refuse_worn_out(self, judge: Lock | Design) -> None:
         """Refuse another lock, or design without one, where as many as the card allows have looked.
@@ -530,7 +224,7 @@ class FrozenPanel:
             known, look = self.ledger().locks, LookedRecord.by(judge)
             if not look.among(known):
                 known = (*known, look)
-                write_yaml(path, Ledger(locks=known).plain(), heading=_HEADING)
+                Ledger(locks=known).write(path)
         return len(known)
 
 

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.design.design import ENSEMBLE
-from gmb_hf.design.lock import LockedEnsemble, LockedMember, LockedTree
+from gmb_hf.design.candidates import ENSEMBLE
+from gmb_hf.design.locked_ensembles import LockedEnsemble, LockedMember, LockedTree
 from gmb_hf.indicators.catalogue import Indicator, Observables, get, scored
 from gmb_hf.indicators.causal import Values, difference, running_max
 from gmb_hf.runs.metadata import COLUMN_FAMILIES, EXTERNAL

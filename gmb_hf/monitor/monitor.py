@@ -34,7 +34,8 @@ from gmb_hf.base.fingerprints import item_hash
 from gmb_hf.benchmark.first_alarm import shared_thresholds
 from gmb_hf.benchmark.health import LockedBounds
 from gmb_hf.benchmark.prepare import locked_entry
-from gmb_hf.benchmark.results import Results, disagreements
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.validation import disagreements
 from gmb_hf.benchmark.verdict import AGAINST_ALARM
 from gmb_hf.design.lock import Lock, differing
 from gmb_hf.design.power import in_words, promise, runs_to_promise

@@ -28,7 +28,7 @@ from gmb_hf.benchmark.records import (
 )
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import DESIGN_FAULT, IndicatorRecord
-from gmb_hf.design.design import ENSEMBLE
+from gmb_hf.design.candidates import ENSEMBLE
 from gmb_hf.design.explain import explain_design
 from gmb_hf.design.power import in_words
 from gmb_hf.indicators import catalogue

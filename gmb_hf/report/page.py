@@ -29,8 +29,10 @@ from gmb_hf.benchmark.compat import settings_of
 from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord
 from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.records import LABELS
-from gmb_hf.benchmark.results import EventRecord, Results, definition_of_done
+from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
+from gmb_hf.benchmark.sections import EventRecord
+from gmb_hf.benchmark.validation import definition_of_done
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import in_words

@@ -19,7 +19,8 @@ from gmb_hf.benchmark.compat import Reproduction, settings_of
 from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.benchmark.first_alarm import MEMORISATION
 from gmb_hf.benchmark.records import SUPPORTED
-from gmb_hf.benchmark.results import Results, definition_of_done
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.validation import definition_of_done
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.power import in_words
 from gmb_hf.report.answer import (

@@ -22,7 +22,7 @@ from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.design.design import ENSEMBLE
+from gmb_hf.design.candidates import ENSEMBLE
 from gmb_hf.design.power import in_words, runs_needed
 from gmb_hf.report.answer import (
     ends,

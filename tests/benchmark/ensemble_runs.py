@@ -7,7 +7,7 @@ from typing import Any
 from synthetic import FEW_MEMBERS, SYNTHETIC_DESIGN, synthetic_runlog
 
 from gmb_hf import Design, Lock, RunLog
-from gmb_hf.design.lock import LockedEnsemble
+from gmb_hf.design.locked_ensembles import LockedEnsemble
 
 MEMBERS: tuple[Any, ...] = (
     {"name": "embedding_gini", "family": "spectral"},

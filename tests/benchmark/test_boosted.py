@@ -27,7 +27,7 @@ from gmb_hf.benchmark.ensembles import (
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.locking import explore
 from gmb_hf.design.explain import explain, explain_design
-from gmb_hf.design.lock import LockedEnsemble, LockedTree
+from gmb_hf.design.locked_ensembles import LockedEnsemble, LockedTree
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.indicators.ensemble import boosted, features_of, fitted_ensemble
 

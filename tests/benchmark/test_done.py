@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gmb_hf.benchmark.results import Check, Results, definition_of_done
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.validation import Check, definition_of_done
 
 Change = Callable[[dict[str, Any]], object]
 

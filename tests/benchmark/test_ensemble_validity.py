@@ -17,7 +17,7 @@ from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.prepare import Entry
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import operating_point
-from gmb_hf.design.design import Ensemble
+from gmb_hf.design.candidates import Ensemble
 from gmb_hf.indicators.ensemble import external, unfitted_ensemble
 
 TARGET, ALPHA = 0.1, 0.05

@@ -19,9 +19,10 @@ from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.health import lock_health
 from gmb_hf.benchmark.locking import explore
 from gmb_hf.benchmark.results import Results
-from gmb_hf.design.design import PARTS, Ensemble
+from gmb_hf.design.candidates import Ensemble
+from gmb_hf.design.design import PARTS
 from gmb_hf.design.explain import explain
-from gmb_hf.design.lock import LockedEnsemble
+from gmb_hf.design.locked_ensembles import LockedEnsemble
 from gmb_hf.hub.sources import part_of
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.indicators.ensemble import fitted_ensemble

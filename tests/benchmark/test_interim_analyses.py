@@ -11,7 +11,7 @@ from gmb_hf import Design, InputError, Lock, RunLog
 from gmb_hf.base.documents import load_yaml
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
 from gmb_hf.benchmark.locking import make_lock
-from gmb_hf.design.lock import LooksFile, next_look
+from gmb_hf.design.looks import LooksFile, next_look
 
 
 def held_out(n_runs: int, *, seed: int = 1, first_seed: int = 100) -> RunLog:

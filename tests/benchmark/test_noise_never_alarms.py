@@ -17,7 +17,8 @@ from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.prepare import own_score
 from gmb_hf.benchmark.records import SUPPORTED
-from gmb_hf.benchmark.results import Results, definition_of_done
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.validation import definition_of_done
 from gmb_hf.benchmark.verdict import against_alarm
 from gmb_hf.design.design import Design
 from gmb_hf.report.answer import answer

@@ -16,10 +16,12 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark import events, nulls
 from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.nulls import NullsRecord, register_null
-from gmb_hf.benchmark.results import CalibrationRecord, Results
+from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import registrable_until
+from gmb_hf.benchmark.sections import CalibrationRecord
 from gmb_hf.benchmark.verdict import judge
-from gmb_hf.design.design import EVENT_TYPES, Design, EventDefinition
+from gmb_hf.design.design import Design
+from gmb_hf.design.event_types import EVENT_TYPES, EventDefinition
 from gmb_hf.design.explain import explain_design
 from gmb_hf.design.lint import DesignFacts, lint
 from gmb_hf.report.report import render_report

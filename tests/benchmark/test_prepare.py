@@ -25,7 +25,7 @@ from gmb_hf.benchmark.prepare import (
     prepare,
     resolve,
 )
-from gmb_hf.design.design import Candidate
+from gmb_hf.design.candidates import Candidate
 from gmb_hf.indicators.catalogue import Indicator, get, names
 
 

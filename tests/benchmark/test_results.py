@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from gmb_hf.base.documents import parse_yaml
 from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.results import CalibrationRecord, Results, check_results, definition_of_done
+from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
+from gmb_hf.benchmark.sections import CalibrationRecord
+from gmb_hf.benchmark.validation import check_results, definition_of_done
 from gmb_hf.benchmark.verdict import judge_all
 from gmb_hf.design.design import Design
 from gmb_hf.runs.runlog import RunLog

@@ -15,8 +15,10 @@ from results_layout import EMPTY, EXAMPLE
 
 from gmb_hf.base.documents import dump_yaml
 from gmb_hf.base.errors import InputError
+from gmb_hf.base.extensions import Checked, check
 from gmb_hf.benchmark.evaluate import evaluate_lock
-from gmb_hf.benchmark.results import Checked, Results, check, check_results, disagreements
+from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.validation import check_results, disagreements
 from gmb_hf.runs.runlog import RunLog
 
 Change = Callable[[Any], object]

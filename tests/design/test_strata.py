@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.design.design import Comparison, Design, Stratum, event_facts, parse
+from gmb_hf.design.design import Design
+from gmb_hf.design.strata import (
+    Condition,
+    Stratum,
+    event_facts,
+    parse_predicate,
+)
 
 SHORT = {"horizon": 200, "safe_gap": 400}
 
@@ -18,10 +24,10 @@ def stratum(where: str) -> Stratum:
 
 
 def test_comparisons_joined_by_and() -> None:
-    assert parse("event_step > 1000") == (Comparison("event_step", ">", 1000.0),)
-    assert parse(" weight_decay>=.5  and seed != 1e2 ") == (
-        Comparison("weight_decay", ">=", 0.5),
-        Comparison("seed", "!=", 100.0),
+    assert parse_predicate("event_step > 1000") == (Condition("event_step", ">", 1000.0),)
+    assert parse_predicate(" weight_decay>=.5  and seed != 1e2 ") == (
+        Condition("weight_decay", ">=", 0.5),
+        Condition("seed", "!=", 100.0),
     )
 
 

@@ -17,7 +17,9 @@ from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.results import Results
 from gmb_hf.hub import panels
-from gmb_hf.hub.panels import CurveShape, FrozenPanel, Recipe
+from gmb_hf.hub.curves import CurveShape
+from gmb_hf.hub.panels import FrozenPanel
+from gmb_hf.hub.recipes import Recipe
 from gmb_hf.hub.sources import design_for, part_of, read_runs
 
 NAME = "made-up"

@@ -11,7 +11,8 @@ from live_runs import DESIGN, GAIN, GINI, Evaluated, made_up
 from gmb_hf import InputError, RunLog, make_lock, preset
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.hub import panels
-from gmb_hf.hub.panels import FrozenPanel, Recipe
+from gmb_hf.hub.panels import FrozenPanel
+from gmb_hf.hub.recipes import Recipe
 from gmb_hf.jobs.demo import demo, watch, watched_curves, watched_table
 from gmb_hf.report.style import save_figure
 

@@ -17,7 +17,7 @@ from gmb_hf import make_lock
 from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.ensembles import FEATURES
 from gmb_hf.benchmark.evaluate import evaluate_lock
-from gmb_hf.design.lock import LockedEnsemble
+from gmb_hf.design.locked_ensembles import LockedEnsemble
 from gmb_hf.indicators import catalogue as registry
 from gmb_hf.indicators.catalogue import compute, get, names
 from gmb_hf.indicators.ensemble import fitted_ensemble

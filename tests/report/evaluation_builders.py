@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.base.stats import exact_binomial
-from gmb_hf.benchmark.results import CalibrationRecord, Results
+from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
+from gmb_hf.benchmark.sections import CalibrationRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
 from gmb_hf.runs.runlog import RunLog

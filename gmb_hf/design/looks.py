@@ -1,0 +1,211 @@
+"""Looks at held-out runs: which runs are judged is fixed at the first look, by their content.
+
+The looks of a lock lie beside it, `lock.looks.yaml` beside `lock.yaml`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import Field
+
+from gmb_hf.base.documents import Many, Section, load_yaml, write_yaml
+from gmb_hf.base.errors import InputError, first_of
+from gmb_hf.base.files import claimed
+from gmb_hf.design.lock import Lock, others_seeds
+from gmb_hf.runs.runlog import RunLog
+
+_TAKEN = "another evaluation by this lock writes its look down; run it again"
+_LOOKS_HEADING = """\
+Looks at held-out runs by the lock beside this file; gmb evaluate writes it. Part of the record:
+without it nobody knows how often was looked."""
+
+
+class LookRecord(Section):
+    """One look that was taken."""
+
+    lock_hash: str
+    look: int
+    date: str
+    evaluation_fingerprint: str
+    runs: dict[str, str] = Field(description="name -> hash of what the lock reads of it")
+    commit: str | None = Field(None, description="of this look on the Hub")
+
+
+class Publication(Section):
+    """A lock on the Hub."""
+
+    lock_hash: str
+    repo: str
+    commit: str
+    after_looks: int = Field(ge=0, description="0: published before any look")
+
+
+class LooksFile(Section):
+    """Every look by the locks that lay in one place, oldest first."""
+
+    looks: Many[LookRecord] = ()
+    published: Many[Publication] = ()
+
+    @classmethod
+    def beside(cls, lock: Lock) -> LooksFile:
+        """Those kept beside a lock's file; of a lock that was never written, in this process."""
+        if lock.path is None:
+            return _IN_THIS_PROCESS.get(lock.hash, cls())
+        path = looks_path(lock.path)
+        return cls.parse(load_yaml(path), where=str(path)) if path.exists() else cls()
+
+    def by(self, lock: Lock) -> tuple[LookRecord, ...]:
+        """Those by one lock."""
+        return tuple(item for item in self.looks if item.lock_hash == lock.hash)
+
+    def write(self, lock: Lock) -> None:
+        """Keep them beside the lock's file, or in this process where it has none."""
+        if lock.path is None:
+            _IN_THIS_PROCESS[lock.hash] = self
+        else:
+            write_yaml(looks_path(lock.path), self.plain(), heading=_LOOKS_HEADING)
+
+
+_IN_THIS_PROCESS: dict[str, LooksFile] = {}
+
+
+@dataclass(frozen=True)
+class Look:
+    """The look that is about to be taken.
+
+    Attributes:
+        number: 1 for the first.
+        notes: what a reader must know about it.
+        lock, log: by what, and at which runs.
+        looks: all to keep; None where these runs have been looked at before.
+    """
+
+    number: int
+    notes: tuple[str, ...]
+    lock: Lock
+    log: RunLog
+    looks: LooksFile | None
+
+    def keep(self) -> None:
+        """Write the look down; call it before anybody sees a result.
+
+        Raises:
+            InputError: another evaluation took this look meanwhile, or the folder of the lock
+                cannot be written to.
+        """
+        if self.looks is None:
+            return
+        path = self.lock.path
+        with nullcontext() if path is None else claimed(looks_path(path), _TAKEN):
+            now = next_look(self.lock, self.log)
+            if now.number != self.number:
+                reason = f"another evaluation took look {self.number} meanwhile; run it again"
+                raise InputError.at(path or "lock", "no_look_left", reason)
+            if now.looks is not None:
+                now.looks.write(self.lock)
+
+
+def looks_path(lock_path: str | Path) -> Path:
+    """Where the looks of a lock are kept: beside it."""
+    place = Path(lock_path)
+    return place.with_name(f"{place.stem}.looks.yaml")
+
+
+def next_look(lock: Lock, log: RunLog) -> Look:
+    """Which look at held-out runs this is.
+
+    The same runs again are the same look, whatever they are called. Some of them, others, or other
+    logs under old names are another one.
+
+    Raises:
+        InputError: there are no more looks, runs of an earlier look are missing or have other
+            logs, or declared seeds are missing that this look must judge.
+    """
+    where = lock.path or "lock"
+    hashes = dict(zip(log.runs, log.run_hashes(lock.columns), strict=True))
+    kept, notes = LooksFile.beside(lock), []
+    taken, others = kept.by(lock), [item for item in kept.looks if item.lock_hash != lock.hash]
+    before = {mark for item in others for one in item.runs.items() for mark in one}
+    if judged := [run for run, one in hashes.items() if before.intersection((run, one))]:
+        notes.append(
+            f"{len(judged)} of these runs were judged by an earlier lock in the same place: "
+            "what they showed then may have shaped this one."
+        )
+    for item in taken:
+        if sorted(item.runs.values()) == sorted(hashes.values()):
+            return Look(item.look, tuple(notes), lock, log, None)
+    number, allowed = len(taken) + 1, lock.design.looks
+    seen = {one: run for item in taken for run, one in item.runs.items()}
+    lost = [run for one, run in seen.items() if one not in hashes.values()]
+    changed = [run for run in lost if run in hashes]
+    added = [run for run, one in hashes.items() if one not in seen and run not in changed]
+    facts = {
+        "new": added,
+        "left out": [run for run in lost if run not in hashes],
+        "changed, other logs under old names": changed,
+    }
+    said = [f"{len(which)} {what} ({first_of(which)})" for what, which in facts.items() if which]
+    if taken and number > allowed:
+        reason = (
+            f"allows {allowed} look{'s' * (allowed > 1)} at held-out runs (x_looks), taken on "
+            f"{', '.join(item.date for item in taken)}, and these are not the runs of it: "
+            f"{'; '.join(said)}. Give exactly those, or lock again and judge new seeds alone"
+        )
+        raise InputError.at(where, "no_look_left", reason)
+    if lost:
+        reason = (
+            f"look {number} must keep every run of those before it: {'; '.join(said)}; give them "
+            "along, as they were"
+        )
+        raise InputError.at(where, "missing_runs", reason)
+    _refuse_chosen_seeds(lock, log.seeds, number)
+    record = LookRecord(
+        lock_hash=lock.hash,
+        look=number,
+        date=datetime.now(UTC).date().isoformat(),
+        evaluation_fingerprint=log.fingerprint(),
+        runs=hashes,
+    )
+    looks = kept.model_copy(update={"looks": (*kept.looks, record)})
+    return Look(number, tuple(notes), lock, log, looks)
+
+
+def _refuse_chosen_seeds(lock: Lock, seeds: Sequence[int | None], number: int) -> None:
+    """Where a lock names the held-out seeds, nobody chooses among them.
+
+    The last look is at all of them, an earlier one at the first ones, in the order of the lock.
+    """
+    planned = list(lock.design.seeds_eval)
+    if others_seeds(lock.design, seeds):  # which `check` allows for a transfer alone
+        return
+    missing = [seed for seed in planned if seed not in set(seeds)]
+    last = number >= lock.design.looks
+    if not missing or not (last or missing != planned[len(planned) - len(missing) :]):
+        return
+    rule = "must judge all" if last else "judges the first ones"
+    reason = (
+        f"look {number} {rule} of boundary.seeds_eval, and {len(missing)} of {len(planned)} are "
+        f"missing ({first_of(missing)}); give their logs along: nobody chooses among held-out runs"
+    )
+    raise InputError.at(lock.path or "lock", "missing_runs", reason, field="boundary.seeds_eval")
+
+
+def look_notes(lock: Lock, look: Look) -> list[str]:
+    """What a report must say about the look; nothing where the only one goes as planned."""
+    notes, design = list(look.notes), lock.design
+    if not design.seeds_eval:
+        notes.append(
+            f"The lock names no held-out seeds: this look fixed the {len(look.log.runs)} runs, by "
+            "their content. List boundary.seeds_eval to show that nobody chose them."
+        )
+    if design.looks > 1:
+        notes.append(
+            f"Look {look.number} of {design.looks} at held-out runs: each tests at p <= "
+            f"{design.alpha_per_look:g}."
+        )
+    return notes
