@@ -163,6 +163,31 @@ def items_in(annotation: Any) -> type | None:
     return scalar_in(get_args(bare)[0]) if get_origin(bare) is tuple else None
 
 
+def read_value(annotation: Any, text: str, *, where: str) -> Any:
+    """What a person typed as a value of a field's type; `where` opens the message of an error.
+
+    `none` is None where that is allowed, a list has commas, and what is neither a list nor a
+    number, text, true or false is written as in YAML.
+    """
+    text, kind, items = text.strip(), scalar_in(annotation), items_in(annotation)
+    if text.lower() in ("none", "null") and type(None) in get_args(annotation):
+        return None
+    if items is not None:
+        return tuple(_typed(items, part.strip(), where) for part in text.split(","))
+    return parse_yaml(text, where=where) if kind is None else _typed(kind, text, where)
+
+
+_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+_WANTED = {bool: "true or false", int: "a whole number", float: "a number"}
+
+
+def _typed(kind: type, text: str, where: str) -> Any:
+    try:
+        return _TRUTH[text.lower()] if kind is bool else kind(text)
+    except (ValueError, KeyError):
+        raise InputError(f"{where}: expected {_WANTED[kind]}, got {text!r}") from None
+
+
 T = TypeVar("T")
 Many = Annotated[tuple[T, ...], Field(strict=False)]
 """A sequence that reads from a YAML list; its items stay strictly typed."""

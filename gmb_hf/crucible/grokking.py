@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -468,7 +468,7 @@ def from_runs(
         sampling.held_out(*drawn_from)
         sampling.training(*drawn_from)
     # Bundles are scored until the last step, whatever a run's own log needs.
-    config = replace(config, training=config.training.replace(stop_after=None))
+    config = config.replace(training=config.training.replace(stop_after=None))
     callbacks = Callbacks(
         lambda ensemble: MarginCallback(ensemble, sampling, folder),
         {"crucible": dataclasses.asdict(sampling)},

@@ -12,7 +12,7 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -108,7 +108,7 @@ def create_model(
     if preset == "gpt2":
         base = language_preset("gpt2")
         words = load_tokenizer(tokenizer or base.text.tokenizer)
-        config = replace(base, model=base.model.replace(**chosen.fields))
+        config = base.replace(model=base.model.replace(**chosen.fields))
         model = seeded_model(text_shape(config, words), seed)
         with whole_folder(place) as folder, silence_transformers():
             model.save_pretrained(folder)
@@ -116,7 +116,7 @@ def create_model(
     else:
         design = sequential_preset("replication", FORMAL if preset == "formal" else MODULAR)
         if prime is not None:
-            design = replace(design, suite=replace(design.suite, prime=prime))
+            design = design.replace(suite=design.suite.replace(prime=prime))
         model = seeded_model(model_shape(design, chosen), seed)
         tasks = [design.suite.build(task) for task in design.suite.tasks]
         with whole_folder(place) as folder:

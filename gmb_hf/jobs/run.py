@@ -26,10 +26,11 @@ from gmb_hf.hub.models import read_saved_model, write_model_card
 from gmb_hf.hub.sources import part_of
 from gmb_hf.report.report import publish
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training.config import RunConfig, first_difference, parse_seeds
+from gmb_hf.training.config import RunConfig, parse_seeds
 from gmb_hf.training.folder import finished_seeds, model_folder
 from gmb_hf.training.presets import design_of, preset
 from gmb_hf.training.seeds import train_seeds
+from gmb_hf.training.settings import first_difference
 
 _FOLLOWING = {
     "smoke": "gmb run --preset quick --out runs/quick",

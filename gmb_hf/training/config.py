@@ -1,200 +1,38 @@
-"""What a run is made from: its sections together, read, written and changed by assignment.
+"""What a run is made from: task, model, training, design, seeds and draws, read and written.
 
-A config is immutable; `changed` makes another one from `section.field=value` assignments
-(`sections`), and an unknown section or field is an error that names the nearest.
+A config is immutable; `changed` makes another one from `section.field=value` assignments, and an
+unknown section or field is an error that names the nearest.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
-import json
-import types
-import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cache, partial
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
-from gmb_hf.base.documents import Section, parse_yaml, section_in
-from gmb_hf.base.errors import InputError, choose, fraction, not_negative, positive, positive_int
+from gmb_hf.base.documents import Many, Section
+from gmb_hf.base.errors import InputError, choose, fraction
 from gmb_hf.design.design import Design
 from gmb_hf.tasks.modular import OP_TOKENS, OPERATIONS, ModularTask
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import Task
+from gmb_hf.training.settings import (
+    AS_WRITTEN,
+    ClosedFraction,
+    Config,
+    Fraction,
+    NotNegative,
+    Positive,
+    Settings,
+    Size,
+    config_hash,
+    one_of,
+)
 from gmb_hf.training.variants import FIELDS, HEBBIAN_RATE, Variant
-
-Size = Annotated[int, positive_int]
-OptionalSize = Annotated[int | None, positive_int]
-Positive = Annotated[float, positive]
-NotNegative = Annotated[float, not_negative]
-Fraction = Annotated[float, fraction]
-ClosedFraction = Annotated[float, partial(fraction, closed=True)]
-
-
-@cache  # reading them takes a hundred times as long as checking the fields
-def _annotations(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind, include_extras=True)
-
-
-class Settings:
-    """A section of a config, to be made a frozen dataclass.
-
-    Each field is checked as its annotation says: `Annotated[int, positive_int]` is given its name
-    and its value, and `Annotated[str, ("a", "b")]` must be one of these.
-    """
-
-    __slots__ = ()
-    SECTION: ClassVar[str]
-
-    def __post_init__(self) -> None:
-        kind: type = type(self)
-        for name, hint in _annotations(kind).items():
-            value, place = getattr(self, name), f"{self.SECTION}.{name}"
-            if isinstance(value, list):  # as YAML reads it
-                object.__setattr__(self, name, tuple(value))
-            for check in getattr(hint, "__metadata__", ()):
-                if isinstance(check, tuple):
-                    choose(name, value, check, where=place)
-                elif value is not None or type(None) not in _alternatives(hint):
-                    check(place, value)
-        self.check()
-
-    def check(self) -> None:
-        """Check what holds of several fields together."""
-
-    def check_multiple(self, name: str, part: str) -> None:
-        """Refuse a field that is no multiple of another one."""
-        places = f"{self.SECTION}.{name}", f"{self.SECTION}.{part}"
-        self.multiple(places[0], getattr(self, name), places[1], getattr(self, part))
-
-    @staticmethod
-    def multiple(name: str, value: int, part: str, of: int) -> None:
-        """Refuse a number that is no multiple of another one."""
-        if value % of:
-            raise InputError(f"{name}={value} is no multiple of {part}={of}; change one of them")
-
-    @classmethod
-    def hints(cls) -> dict[str, Any]:
-        """Name of each field -> its type."""
-        hints = typing.get_type_hints(cls)
-        return {item.name: hints[item.name] for item in dataclasses.fields(cls)}  # type: ignore[arg-type]
-
-    @classmethod
-    def of(cls, **fields: Any) -> Self:
-        """From fields by their names in a document."""
-        return cls(**fields)
-
-    def replace(self, **fields: Any) -> Self:
-        """A copy with some fields changed."""
-        return dataclasses.replace(self, **fields)  # type: ignore[type-var]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """Sections of settings, and the name of the preset that they began with."""
-
-    preset: str
-
-    @classmethod
-    def sections(cls) -> dict[str, type[Settings]]:
-        """Name of each section -> its class."""
-        hints = typing.get_type_hints(cls)
-        return {name: kind for name, kind in hints.items() if name != "preset"}
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any], *, where: str = "config") -> Self:
-        """A config from section -> field -> value; what is missing takes its default.
-
-        `where` opens the message of the `InputError` for an unknown section or field, or a bad
-        value.
-        """
-        known = cls.sections()
-        sections: dict[str, Any] = {}
-        for key, value in data.items():
-            if key == "preset":
-                continue
-            choose("section", key, tuple(known), where=where)
-            if not isinstance(value, Mapping):
-                raise InputError(f"{where}: {key} must hold fields with values, got {value!r}")
-            for name in value:
-                choose("field", name, tuple(known[key].hints()), where=f"{where}: {key}")
-            sections[key] = known[key].of(**value)
-        return cls(preset=str(data.get("preset", "custom")), **sections)
-
-    def changed(self, assignments: Iterable[str]) -> Self:
-        """A config with some fields changed by `section.field=value`.
-
-        `InputError` for one without `=`, an unknown section or field, or a bad value.
-        """
-        known = self.sections()
-        values: dict[str, dict[str, Any]] = {}
-        for assignment in assignments:
-            path, equals, text = assignment.partition("=")
-            section, dot, name = path.strip().partition(".")
-            if not equals or not dot:
-                raise InputError(
-                    f"--set {assignment!r}: write it as section.field=value, e.g. training.lr=3e-3"
-                )
-            where = f"--set {assignment}"
-            choose("section", section, tuple(known), where=where)
-            hints = known[section].hints()
-            choose("field", name, tuple(hints), where=where)
-            values.setdefault(section, {})[name] = _converted(
-                text.strip(), hints[name], where=where
-            )
-        # All of a section at once: two fields may be right only together.
-        parts = {name: getattr(self, name).replace(**fields) for name, fields in values.items()}
-        return dataclasses.replace(self, **parts)
-
-
-def config_hash(identity: Mapping[str, Any]) -> str:
-    """SHA-256 of plain data, 64 hex digits."""
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-
-
-_TRUTH = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-
-
-def _converted(text: str, hint: Any, *, where: str) -> Any:
-    """The text as a value of the field's type; numbers as YAML or Python writes them."""
-    kinds = _alternatives(hint)
-    if text.lower() in ("none", "null") and type(None) in kinds:
-        return None
-    items = next((kind for kind in kinds if typing.get_origin(kind) is tuple), None)
-    if items is not None:
-        item = typing.get_args(items)[0]
-        if section_in(item):
-            return parse_yaml(text, where=where)
-        return tuple(_converted(part.strip(), item, where=where) for part in text.split(","))
-    if str in kinds:
-        return text
-    try:
-        if bool in kinds:
-            return _TRUTH[text.lower()]
-        return int(text) if int in kinds else float(text)
-    except (ValueError, KeyError):
-        wanted = (
-            "true or false" if bool in kinds else "a whole number" if int in kinds else "a number"
-        )
-        raise InputError(f"{where}: expected {wanted}, got {text!r}") from None
-
-
-def _alternatives(hint: Any) -> tuple[Any, ...]:
-    """`int | None` -> (int, None's type); any other hint -> itself alone, without its bounds."""
-    if typing.get_origin(hint) is typing.Annotated:
-        return _alternatives(typing.get_args(hint)[0])
-    if typing.get_origin(hint) is typing.Literal:
-        return (type(typing.get_args(hint)[0]),)
-    is_union = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
-    if not is_union:
-        return (hint,)
-    return tuple(kind for part in typing.get_args(hint) for kind in _alternatives(part))
-
 
 MAX_SEED = 2**32  # the split's random stream takes 32 bits
 MOST_SEEDS = 10**6  # more are a slip of the keyboard
@@ -248,6 +86,8 @@ def format_seeds(seeds: Sequence[int]) -> str:
 
 
 ACTIVATIONS = ("gelu_new", "relu")
+Operation = Annotated[str, one_of("operation", OPERATIONS)]
+Activation = Annotated[str, one_of("activation", ACTIVATIONS)]
 ENGINES = ("stacked", "single")
 COMPILE_MODES = ("auto", "always", "never")
 OBSERVABLES = ("usual", "published", "all")
@@ -256,7 +96,6 @@ OF_MODULAR_TASKS = ("operation", "prime", "op_token", "corruption_rate", "keep_p
 """The fields of `TaskSettings` that no other task has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskSettings(Settings):
     """The rows that a run learns.
 
@@ -273,40 +112,41 @@ class TaskSettings(Settings):
         data_seed: draws the split; None ties it to the run's own seed.
     """
 
-    SECTION: ClassVar[str] = "task"
+    kind: ClassVar[str] = "task"
     name: str | None = None
-    operation: Annotated[str, tuple(OPERATIONS)] = "sub"
+    operation: Operation = "sub"
     prime: int = 29
     train_fraction: Fraction = 0.6
-    train_rows: OptionalSize = None
-    op_token: Annotated[str, OP_TOKENS] = "shared"
+    train_rows: Size | None = None
+    op_token: Annotated[str, one_of("op_token", OP_TOKENS)] = "shared"
     corruption_rate: ClosedFraction = 0.0
     keep_pairs_together: bool = False
     data_seed: int | None = None
 
-    def check(self) -> None:
-        if self.name is not None:
-            self._resolve_name(self.name)
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, data: Any) -> Any:
+        """The name of a modular task says operation and prime."""
+        name = data.get("name") if isinstance(data, dict) else None
+        if not isinstance(name, str):
+            return data
+        prime = data.get("prime", cls.model_fields["prime"].default)
         try:
-            self.build().split(self.share, self.data_seed_of(0))
+            task = get_task(name, prime=prime if name.startswith("modular_") else None)
         except InputError as error:
-            raise InputError(f"task: {error}") from None
+            raise InputError(f"name: {error}") from None
+        if not isinstance(task, ModularTask):
+            return data
+        return {**data, "name": None, "operation": task.operation, "prime": task.prime}
 
-    def _resolve_name(self, name: str) -> None:
-        try:
-            task = get_task(name, prime=self.prime if name.startswith("modular_") else None)
-        except InputError as error:
-            raise InputError(f"task.name: {error}") from None
-        if isinstance(task, ModularTask):
-            said = {"name": None, "operation": task.operation, "prime": task.prime}
-            for field_name, value in said.items():
-                object.__setattr__(self, field_name, value)
+    def check(self) -> None:
         for option, off in (("corruption_rate", 0.0), ("keep_pairs_together", False)):
             if self.name is not None and getattr(self, option) != off:
                 raise InputError(
-                    f"task.{option} is for modular arithmetic, which {name} is not; set it to "
+                    f"{option} is for modular arithmetic, which {self.name} is not; set it to "
                     f"{str(off).lower()}"
                 )
+        self.build().split(self.share, self.data_seed_of(0))
 
     @staticmethod
     def of_operation(operation: str, **fields: Any) -> dict[str, Any]:
@@ -338,7 +178,7 @@ class TaskSettings(Settings):
 
     def identity(self) -> dict[str, Any]:
         """What decides the rows, as plain data: the fields that the task has."""
-        fields = asdict(self)
+        fields = dict(self)
         for name in ("name",) if self.name is None else OF_MODULAR_TASKS:
             del fields[name]
         return fields
@@ -365,7 +205,6 @@ class TaskSettings(Settings):
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSettings(Settings):
     """The shape of the transformer.
 
@@ -389,36 +228,36 @@ class ModelSettings(Settings):
     Without its variants (None) a model is the dense one; `variants` has their short names.
     """
 
-    SECTION: ClassVar[str] = "model"
+    kind: ClassVar[str] = "model"
     layers: Size = 1
     heads: Size = 4
     width: Size = 32
     mlp_width: Size = 128
-    activation: Annotated[str, ACTIVATIONS] = "relu"
+    activation: Activation = "relu"
     tied: bool = False
     initializer_range: Positive = 0.02
     layer_norm: bool = True
-    band_fc1: OptionalSize = None
-    band_fc2: OptionalSize = None
-    sort_window: OptionalSize = None
-    blend_window: OptionalSize = None
-    hebbian_window: OptionalSize = None
+    band_fc1: Size | None = None
+    band_fc2: Size | None = None
+    sort_window: Size | None = None
+    blend_window: Size | None = None
+    hebbian_window: Size | None = None
     hebbian_rate: Positive = HEBBIAN_RATE
-    cycles: OptionalSize = None
-    inner_steps: OptionalSize = None
+    cycles: Size | None = None
+    inner_steps: Size | None = None
     halting: bool = False
 
     def check(self) -> None:
         if self.width % self.heads:
             raise InputError(
-                f"model.heads={self.heads} does not divide model.width={self.width}; "
+                f"heads={self.heads} does not divide width={self.width}; "
                 "choose a width that is a multiple of the heads"
             )
 
     @property
     def variant(self) -> Variant:
         """The variant of the architecture."""
-        return Variant.of(asdict(self))
+        return Variant.of(dict(self))
 
     @property
     def name(self) -> str:
@@ -429,7 +268,6 @@ class ModelSettings(Settings):
         return f"{shape}, {self.variant.name}" if self.variant.fields else shape
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingSettings(Settings):
     """How the model is trained.
 
@@ -447,7 +285,7 @@ class TrainingSettings(Settings):
             checkpoints; its log ends at the next checkpoint. None trains all steps.
     """
 
-    SECTION: ClassVar[str] = "training"
+    kind: ClassVar[str] = "training"
     steps: Size = 2500
     checkpoint_every: Size = 10
     lr: Positive = 5e-3
@@ -456,17 +294,17 @@ class TrainingSettings(Settings):
     beta2: Fraction = 0.98
     eps: Positive = 1e-8
     seeds_at_once: Size = 36
-    compile: Annotated[str, COMPILE_MODES] = "auto"
-    observables: Annotated[str, OBSERVABLES] = "usual"
+    compile: Annotated[str, one_of("compile", COMPILE_MODES)] = "auto"
+    observables: Annotated[str, one_of("observables", OBSERVABLES)] = "usual"
     dear_every: Size = 10
-    stop_after: OptionalSize = None
+    stop_after: Size | None = None
 
     def check(self) -> None:
         self.check_multiple("steps", "checkpoint_every")
 
     def identity(self) -> dict[str, Any]:
         """What decides a run's log, as plain data; what records nothing more is not named."""
-        fields = asdict(self)
+        fields = dict(self)
         for name in ("seeds_at_once", "compile"):  # they change speed, not results
             del fields[name]
         if self.observables != "all":
@@ -478,7 +316,6 @@ class TrainingSettings(Settings):
         return fields
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SeedSettings(Settings):
     """Which seeds are free to look at, and which are held out.
 
@@ -487,7 +324,7 @@ class SeedSettings(Settings):
         evaluate: seeds that only the locked design may judge, e.g. "1000:1040".
     """
 
-    SECTION: ClassVar[str] = "seeds"
+    kind: ClassVar[str] = "seeds"
     explore: str = "0:32"
     evaluate: str = "1000:1040"
 
@@ -495,12 +332,21 @@ class SeedSettings(Settings):
         shared = sorted(set(parse_seeds(self.explore)) & set(parse_seeds(self.evaluate)))
         if shared:
             raise InputError(
-                f"seeds.explore and seeds.evaluate overlap in {shared[:5]}; held-out seeds must "
+                f"explore and evaluate overlap in {shared[:5]}; held-out seeds must "
                 "be ones that nobody has looked at"
             )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _low_to_high(ends: tuple[float, ...]) -> tuple[float, ...]:
+    if ends and not (len(ends) == 2 and 0 < ends[0] <= ends[1]):
+        raise InputError("give the lowest and the highest, both above 0, e.g. 0.1,1")
+    return ends
+
+
+_Number = Annotated[float, Field(allow_inf_nan=False), AS_WRITTEN]
+Range = Annotated[Many[_Number], AfterValidator(_low_to_high)]
+
+
 class DrawSettings(Settings):
     """What each seed draws for itself, in place of what the other sections say.
 
@@ -514,28 +360,14 @@ class DrawSettings(Settings):
         no_decay: the share of seeds that train without weight decay, whatever else they draw.
     """
 
-    SECTION: ClassVar[str] = "draws"
-    operation: tuple[str, ...] = ()
-    train_fraction: tuple[float, ...] = ()
-    activation: tuple[str, ...] = ()
-    lr: tuple[float, ...] = ()
-    weight_decay: tuple[float, ...] = ()
-    initializer_range: tuple[float, ...] = ()
+    kind: ClassVar[str] = "draws"
+    operation: Many[Operation] = ()
+    train_fraction: Many[Fraction] = ()
+    activation: Many[Activation] = ()
+    lr: Range = ()
+    weight_decay: Range = ()
+    initializer_range: Range = ()
     no_decay: ClosedFraction = 0.0
-
-    def check(self) -> None:
-        for name in _DRAWN:
-            given = getattr(self, name)
-            if name != "no_decay" and not isinstance(given, tuple):
-                raise InputError(f"draws.{name}={given!r}: give several values")
-        for name in _RANGES:
-            ends = getattr(self, name)
-            numbers = [end for end in ends if isinstance(end, int | float)]
-            if ends and not (len(numbers) == len(ends) == 2 and 0 < ends[0] <= ends[1]):
-                raise InputError(
-                    f"draws.{name}={','.join(map(str, ends))}: give the lowest and the highest, "
-                    f"both above 0, e.g. draws.{name}=0.1,1"
-                )
 
     @property
     def any(self) -> bool:
@@ -544,7 +376,7 @@ class DrawSettings(Settings):
 
     def identity(self) -> dict[str, Any]:
         """What is drawn, as plain data."""
-        given = {name: value for name, value in asdict(self).items() if value}
+        given = {name: value for name, value in dict(self).items() if value}
         return {name: value if name == "no_decay" else [*value] for name, value in given.items()}
 
     def of_seed(self, seed: int) -> dict[str, dict[str, Any]]:
@@ -641,61 +473,71 @@ def _design_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _spelled(name: str, value: str | None = None) -> str:
-    return f"benchmark.{_DESIGN_KEYS.get(name, name)}" + (f"={value}" if value else "")
+    return str(_DESIGN_KEYS.get(name, name)) + (f"={value}" if value else "")
 
 
-@dataclass(frozen=True, slots=True)
+def _in_section(error: ValidationError) -> ValidationError:
+    """What is wrong with a design, at its keys in the `benchmark` section."""
+    faults: list[Any] = error.errors(include_url=False)
+    for fault in faults:
+        if fault["loc"]:
+            name, *rest = fault["loc"]
+            fault["loc"] = (_spelled(name), *rest)
+        else:  # of several fields
+            message = Design.reworded(str(fault["ctx"]["error"]), _spelled)
+            fault["ctx"] = {"error": InputError(message)}
+    return ValidationError.from_exception_data("benchmark", faults)
+
+
 class DesignSettings(Settings):
     """The design of the evaluation, in training steps; it becomes the preregistration.
+
+    It is made from fields of `Design`, by its names or by their keys in the `benchmark` section;
+    an `InputError` names one that is unknown or out of range.
 
     Attributes:
         changes: fields of `Design`, by its names, that differ from the standard of the presets.
         combination: judge two scores more, learned combinations of all that see no test label.
     """
 
-    SECTION: ClassVar[str] = "benchmark"
-    changes: Mapping[str, Any] = field(default_factory=dict)
+    kind: ClassVar[str] = "benchmark"
+    changes: Mapping[str, Any] = {}
     combination: bool = False
 
+    @model_validator(mode="before")
     @classmethod
-    def of(cls, combination: bool = False, **fields: Any) -> DesignSettings:
-        """From fields of `Design`, by its names or by their keys in the `benchmark` section.
-
-        `InputError` where one is unknown or out of range.
-        """
-        given = _design_fields(fields)
-        for name in given:
-            choose("field", name, tuple(_DESIGN_KEYS | _DESIGN_NAMES), where="benchmark")
+    def _designed(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        fields = {key: value for key, value in data.items() if key not in cls.model_fields}
+        for key in fields:
+            choose("field", key, tuple(_DESIGN_KEYS | _DESIGN_NAMES))
+        given = {**data.get("changes", {}), **_design_fields(fields)}
         of_event = _of_this_event(given)
         try:
-            checked = Design.of({**_STANDARD, **of_event})
-        except InputError as error:
-            raise error.reworded(Design.reworded(str(error), _spelled)) from None
+            checked = Design.model_validate({**_STANDARD, **of_event})
+        except ValidationError as error:
+            raise _in_section(error) from None
         parsed = {name: getattr(checked, name) for name in of_event if of_event[name] is not None}
         changes = {**of_event, **given, **parsed}
         changes = {name: value for name, value in changes.items() if value != _standard(name)}
         # What holds of designs for our own runs, whose metric is an accuracy.
         if checked.horizon >= checked.safe_gap:
             raise InputError(
-                f"benchmark.horizon={checked.horizon} must be less than "
-                f"benchmark.safe_gap={checked.safe_gap}; else a window is positive and negative"
+                f"horizon={checked.horizon} must be less than safe_gap={checked.safe_gap}; else a "
+                "window is positive and negative"
             )
-        fraction("benchmark.jump_threshold", checked.jump_threshold)
+        fraction("jump_threshold", checked.jump_threshold)
         if changes.get("theta_floor") is not None:
-            fraction("benchmark.event_floor", changes["theta_floor"], closed=True)
-        return cls(changes, combination)
+            fraction("event_floor", changes["theta_floor"], closed=True)
+        return {"changes": changes, "combination": data.get("combination", False)}
 
     @classmethod
-    def hints(cls) -> dict[str, Any]:
+    def assignable(cls) -> dict[str, Any]:
         """Key in the `benchmark` section -> type."""
         fields = Design.model_fields
         kinds: dict[str, Any] = {key: fields[name].annotation for name, key in _DESIGN_KEYS.items()}
         return {**kinds, "combination": bool}
-
-    def replace(self, **fields: Any) -> DesignSettings:
-        """A copy with some fields changed."""
-        combination = fields.pop("combination", self.combination)
-        return self.of(combination, **{**self.changes, **_design_fields(fields)})
 
     def design(self, **more: Any) -> Design:
         """The design, with more of its fields."""
@@ -735,18 +577,17 @@ def _plain_value(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunConfig(Config):
     """Everything that `gmb run` needs, by section."""
 
-    task: TaskSettings = field(default_factory=TaskSettings)
-    model: ModelSettings = field(default_factory=ModelSettings)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
-    benchmark: DesignSettings = field(default_factory=DesignSettings)
-    seeds: SeedSettings = field(default_factory=SeedSettings)
-    draws: DrawSettings = field(default_factory=DrawSettings)
+    task: TaskSettings = TaskSettings()
+    model: ModelSettings = ModelSettings()
+    training: TrainingSettings = TrainingSettings()
+    benchmark: DesignSettings = DesignSettings()
+    seeds: SeedSettings = SeedSettings()
+    draws: DrawSettings = DrawSettings()
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         for name, section in _DRAWN.items():
             ends = getattr(self.draws, name) if name != "no_decay" else ()
             for value in ends:
@@ -763,10 +604,10 @@ class RunConfig(Config):
 
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionaries."""
-        sections = {name: asdict(getattr(self, name)) for name in ("task", "model", "training")}
+        sections = {name: dict(getattr(self, name)) for name in ("task", "model", "training")}
         if self.draws.any:
             sections["draws"] = self.draws.identity()
-        design = {"benchmark": self.benchmark.to_dict(), "seeds": asdict(self.seeds)}
+        design = {"benchmark": self.benchmark.to_dict(), "seeds": dict(self.seeds)}
         return {"preset": self.preset, **sections, **design}
 
     def of_seed(self, seed: int) -> RunConfig:
@@ -777,11 +618,11 @@ class RunConfig(Config):
         if "operation" in fields["task"]:
             fields["task"] = self.task.of_operation(**fields["task"])
         drawn = {name: getattr(self, name).replace(**given) for name, given in fields.items()}
-        return dataclasses.replace(self, **drawn, draws=DrawSettings())
+        return self.replace(**drawn, draws=DrawSettings())
 
     def judged_by(self, **fields: Any) -> RunConfig:
-        """With fields of the design changed, by its names; `InputError` as `DesignSettings.of`."""
-        return dataclasses.replace(self, benchmark=self.benchmark.replace(**fields))
+        """With fields of the design changed, by its names; `InputError` as `DesignSettings`."""
+        return self.replace(benchmark=self.benchmark.replace(**fields))
 
     def design_on(
         self,
@@ -818,7 +659,7 @@ class RunConfig(Config):
 
     def training_identity(self) -> dict[str, Any]:
         """The part of the config that decides a run's log, seed apart, as plain dictionaries."""
-        model = asdict(self.model)
+        model = dict(self.model)
         if self.model.layer_norm:  # as before there was a choice, so that logs agree
             del model["layer_norm"]
         for name in FIELDS:  # what a model does not have, its identity does not name
@@ -835,21 +676,8 @@ class RunConfig(Config):
         benchmark = self.benchmark.to_dict()
         if not self.benchmark.combination:  # as before there was one, so that logs agree
             del benchmark["combination"]
-        return {"benchmark": benchmark, "seeds": asdict(self.seeds)}
+        return {"benchmark": benchmark, "seeds": dict(self.seeds)}
 
     def training_hash(self) -> str:
         """SHA-256 of `training_identity`, 64 hex digits."""
         return config_hash(self.training_identity())
-
-
-def first_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str | None:
-    """The first field in which two nested dictionaries differ, as `path: old -> new`, or None."""
-    for key in sorted({*old, *new}):
-        before, after = old.get(key), new.get(key)
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            inner = first_difference(before, after)
-            if inner:
-                return f"{key}.{inner}"
-        elif before != after:
-            return f"{key}: {before!r} -> {after!r}"
-    return None

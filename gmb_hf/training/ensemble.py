@@ -13,7 +13,6 @@ import copy
 import logging
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -497,7 +496,7 @@ def stackable(config: RunConfig, seeds: Sequence[int]) -> list[tuple[int, ...]]:
     groups: dict[Any, list[int]] = {}
     for seed in seeds:
         own = config.of_seed(seed)
-        groups.setdefault((own.task, replace(own.model, initializer_range=1.0)), []).append(seed)
+        groups.setdefault((own.task, own.model.replace(initializer_range=1.0)), []).append(seed)
     return [tuple(group) for group in groups.values()]
 
 

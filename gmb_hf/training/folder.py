@@ -13,7 +13,8 @@ from gmb_hf.base.errors import InputError, first_of
 from gmb_hf.base.files import remove_strays, write_text
 from gmb_hf.runs.readers import reader_of
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training.config import Config, RunConfig, first_difference
+from gmb_hf.training.config import RunConfig
+from gmb_hf.training.settings import Config, first_difference
 
 Design = TypeVar("Design", bound=Config)
 

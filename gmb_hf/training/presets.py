@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -102,8 +101,7 @@ def standard() -> RunConfig:
 def quick() -> RunConfig:
     """The training of `standard` with 32 explore and 40 held-out runs; one in ten may be false."""
     base = standard()
-    return replace(
-        base,
+    return base.replace(
         preset="quick",
         benchmark=base.benchmark.replace(primary_fpr=0.10),
         seeds=SeedSettings(explore="0:32", evaluate="10000:10040"),
@@ -177,11 +175,10 @@ def formal() -> RunConfig:
     Another language is `--set task.name=copy_8`. The windows are as short as the runs.
     """
     base = smoke()
-    return replace(
-        base,
+    return base.replace(
         preset="formal",
         task=TaskSettings(name="reverse_8", train_fraction=0.8),
-        training=replace(base.training, lr=2e-3),
+        training=base.training.replace(lr=2e-3),
         benchmark=base.benchmark.replace(horizon=30, safe_gap=40, burn_in=0),
     )
 
@@ -197,13 +194,11 @@ def icl() -> RunConfig:
     .8 ten steps after it, and one run never gets there: the training rows are memorised first.
     """
     base = smoke()
-    return replace(
-        base,
+    return base.replace(
         preset="icl",
         task=TaskSettings(name="copy_rule_p11_k5", train_fraction=0.8),
         model=base.model.replace(layers=2, mlp_width=64, initializer_range=0.1),
-        training=replace(
-            base.training,
+        training=base.training.replace(
             steps=320,
             checkpoint_every=5,
             lr=1e-3,
@@ -251,11 +246,10 @@ def reference() -> RunConfig:
     The event stays the published jump: with wrong labels a level of .5 says little.
     """
     base = paper()
-    return replace(
-        base,
+    return base.replace(
         preset="reference",
         task=TaskSettings(operation="add", prime=97, train_rows=4000, corruption_rate=0.1),
-        training=replace(base.training, steps=300_000, checkpoint_every=500, weight_decay=0.01),
+        training=base.training.replace(steps=300_000, checkpoint_every=500, weight_decay=0.01),
         benchmark=DesignSettings.of(
             w_event=1000,
             jump_threshold=0.04,

@@ -38,7 +38,7 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training import checkpoints, launch
 from gmb_hf.training.activations import CopyingHeads
-from gmb_hf.training.config import ENGINES, RunConfig, config_hash
+from gmb_hf.training.config import ENGINES, RunConfig
 from gmb_hf.training.ensemble import Ensemble, adamw, initial_model, model_config, stackable, wanted
 from gmb_hf.training.folder import check_training, finished_seeds, log_paths, refuse_gone
 from gmb_hf.training.gradients import (
@@ -51,6 +51,7 @@ from gmb_hf.training.gradients import (
 from gmb_hf.training.observables import Observer, about_loops
 from gmb_hf.training.recorders import Recorder, Seldom, under, within
 from gmb_hf.training.representations import Representations
+from gmb_hf.training.settings import config_hash
 from gmb_hf.training.spectra import CostlySpectra, Spectra
 from gmb_hf.training.tracking import SeedTracking, Tracking, installed
 from gmb_hf.training.units import Units

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -27,10 +26,9 @@ from gmb_hf.tasks.text import TextFile, disagreement
 from gmb_hf.training.launch import make_accelerator
 
 SMOKE = language_preset("smoke")
-MEASURED = dataclasses.replace(
-    SMOKE,
+MEASURED = SMOKE.replace(
     consistency=ConsistencySettings(prompts=3, prompt_tokens=12, samples=4, new_tokens=2),
-    training=dataclasses.replace(SMOKE.training, keep_every=4),
+    training=SMOKE.training.replace(keep_every=4),
 )
 
 

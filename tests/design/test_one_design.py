@@ -53,7 +53,7 @@ assert "'probe_steps'?" in refused(lambda: Design.minimal(**LENGTHS, probe_stepz
 assert "'probe_steps'?" in refused(lambda: read_settings({**LENGTHS, "probe_stepz": 5}))
 assert "'probe_steps'?" in refused(lambda: preset("paper").changed(["benchmark.probe_stepz=5"]))
 assert refused(lambda: preset("paper").changed(["benchmark.probe_steps=0"])).startswith(
-    "benchmark.probe_steps must be greater")
+    "--set: benchmark.probe_steps must be greater")
 
 for command in ("evaluate", "lock", "plan", "run", "explore"):
     assert main([command, "--probe-stepz", "5"]) == 2

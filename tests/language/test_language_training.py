@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import io
 import json
 import os
@@ -184,7 +183,7 @@ def test_a_finished_seed_is_left_alone_and_others_are_added(
 
 
 def changed(**fields: Any) -> LanguageConfig:
-    return dataclasses.replace(SMOKE, training=dataclasses.replace(SMOKE.training, **fields))
+    return SMOKE.replace(training=SMOKE.training.replace(**fields))
 
 
 def test_parts_of_a_batch_give_the_same(whole: Any, story: TextFile, tmp_path: Path):
@@ -230,7 +229,7 @@ def train_language_share(
 
 def test_two_processes_equal_one(whole: Any, story: TextFile, tmp_path: Path):
     # Three prompts for two processes: one has more to do.
-    sampled = dataclasses.replace(SMOKE, consistency=ConsistencySettings(prompts=3))
+    sampled = SMOKE.replace(consistency=ConsistencySettings(prompts=3))
     out = tmp_path / "two"
     assert together(train_language_share, sampled, 3, story, out, processes=2) == [0, 0]
     weights = load_file(out / "checkpoints" / "seed_3" / "model.safetensors")
@@ -364,7 +363,7 @@ def test_the_rate_warms_up_and_falls_to_a_tenth():
 
 def test_the_published_model_has_its_size_and_sees_its_tokens():
     config = language_preset("gpt2")
-    shape = dataclasses.replace(config.model)
+    shape = config.model.replace()
     per_layer = 12 * shape.width**2 + 13 * shape.width
     vocabulary, block = 50257, config.text.block
     parameters = shape.layers * per_layer + (vocabulary + block + 2) * shape.width

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,7 +69,7 @@ def test_every_observable_is_the_one_of_the_run_logs(config: RunConfig) -> None:
 
 def test_waves_of_a_product_are_those_of_the_run_logs() -> None:
     config = config_of(SHAPES["untied"])
-    config = replace(config, task=TaskSettings(operation="mul", prime=7))
+    config = config.replace(task=TaskSettings(operation="mul", prime=7))
     ensemble = Ensemble(config, [SEED])
     losses, logits = ensemble.gradients(keep_logits=True)
     theirs = Observer(ensemble).measure(losses, logits)

@@ -96,9 +96,9 @@ def test_each_seed_is_another_source():
         ("markof", "kind 'markof' is unknown; known: markov. Did you mean 'markov'"),
         ("markov:ordr=3", "field 'ordr' is unknown.*Did you mean 'order'"),
         ("markov:seed", "'seed': write it as name=value"),
-        ("markov:decay=2", "source.decay must be a number in"),
+        ("markov:decay=2", "decay must be less than 1, got 2.0"),
         ("markov:order=x", "expected a whole number, got 'x'"),
-        ("markov:symbols=1", "source.symbols=1: choose 2 to 26"),
+        ("markov:symbols=1", "symbols=1: choose 2 to 26"),
         ("markov:symbols=26,order=9", "states are more than 1,048,576"),
     ],
 )

@@ -61,7 +61,7 @@ def test_a_stop_loss_holds_in_all_phases_or_in_those_named():
         (["phases.stop_early=1"], "say at which held-out loss, as in --stop-loss 0.05"),
         (["phases.stop_early=5", "phases.stop_loss=1"], "phase 5 of only 4"),
         (["phases.stop_early=1,1", "phases.stop_loss=1"], "phase 1 is given twice"),
-        (["phases.stop_loss=0"], "phases.stop_loss must be more than 0"),
+        (["phases.stop_loss=0"], "phases.stop_loss must be greater than 0, got 0.0"),
         (
             ["phases.stop_loss=1", "phases.carry_optimizer=true"],
             "moments of seeds that stop early are of another age",

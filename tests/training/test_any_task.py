@@ -116,14 +116,14 @@ def test_another_task_has_no_modulus_in_its_identity():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        (["task.name=revers_8"], "task.name: task 'revers_8' is unknown.*mean 'reverse_8'"),
+        (["task.name=revers_8"], "task: name: task 'revers_8' is unknown.*mean 'reverse_8'"),
         (["task.name=reverse_8", "task.prime=31"], "--set task.prime: task.name already says"),
         (["task.name=add_p7", "task.operation=mul"], "--set task.operation: task.name already"),
         (
             ["task.name=parity_8", "task.corruption_rate=0.1"],
-            "task.corruption_rate is for modular arithmetic, which parity_8 is not; set it to 0.0",
+            "task: corruption_rate is for modular arithmetic, which parity_8 is not; set it to 0.0",
         ),
-        (["task.name=copy_9"], "task.name: copy_9 takes 21 tokens a row"),
+        (["task.name=copy_9"], "task: name: copy_9 takes 21 tokens a row"),
     ],
 )
 def test_bad_names_are_one_clear_line(changes, message):
@@ -140,5 +140,5 @@ def test_a_registered_task_is_trained(monkeypatch):
         ensemble.update()
         last = ensemble.gradients()[0].detach()
     assert (last < first).all()
-    with pytest.raises(InputError, match=r"task\.name: task 'bit' is unknown.*mean 'bits'"):
-        TaskSettings(name="bit")
+    with pytest.raises(InputError, match=r"task: name: task 'bit' is unknown.*mean 'bits'"):
+        TaskSettings.of(name="bit")

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from training_builders import small_config
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.training.config import ModelSettings, RunConfig, first_difference
+from gmb_hf.training.config import ModelSettings, RunConfig
 from gmb_hf.training.presets import preset
 from gmb_hf.training.seeds import train_stacked
+from gmb_hf.training.settings import first_difference
 from gmb_hf.training.variants import SIZES, Variant, parse_variant
 
 
@@ -76,14 +77,14 @@ def test_a_mistake_is_one_line(text):
 
 @pytest.mark.parametrize("name", SIZES)
 def test_the_config_refuses_what_is_no_size(name):
-    message = f"model.{name} must be a whole number of at least 1, got 0"
+    message = f"model: {name} must be greater than or equal to 1, got 0"
     with pytest.raises(InputError, match=re.escape(message)):
-        ModelSettings(**{name: 0})
+        ModelSettings.of(**{name: 0})
 
 
 def test_the_config_refuses_what_is_no_rate():
-    with pytest.raises(InputError, match="hebbian_rate must be more than 0"):
-        ModelSettings(hebbian_rate=0.0)
+    with pytest.raises(InputError, match=r"hebbian_rate must be greater than 0, got 0.0"):
+        ModelSettings.of(hebbian_rate=0.0)
 
 
 def test_a_dense_config_is_the_one_that_it_was_before_there_were_variants():

@@ -31,9 +31,9 @@ from gmb_hf.base.tables import Column, Table
 from gmb_hf.protocol.language.heldout import load_checkpoint, named_checkpoints
 from gmb_hf.report import style
 from gmb_hf.report.sheet import Sheet
-from gmb_hf.training.config import config_hash
 from gmb_hf.training.launch import chosen_device
 from gmb_hf.training.seeds import versions
+from gmb_hf.training.settings import config_hash
 
 FORMAT = "gmb-hf benchmark 1"
 LIBRARY = "lm_eval"

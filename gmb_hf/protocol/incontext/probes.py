@@ -17,21 +17,20 @@ Shapes: S seeds, E rows, P questions in a row, one for each k.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import model_validator
 from torch import Tensor
 
 from gmb_hf.base.documents import plain_data
-from gmb_hf.base.errors import InputError, choose, fraction, not_negative, positive_int
+from gmb_hf.base.errors import InputError, choose, positive_int
 from gmb_hf.base.files import read_json, whole_folder, write_json
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.protocol.sequential.config import refuse_variant
@@ -50,19 +49,22 @@ from gmb_hf.tasks.incontext import (
 from gmb_hf.tasks.task import Flags, Ints
 from gmb_hf.training import launch
 from gmb_hf.training.checkpoints import Rows, group_name, load_model, save_model
-from gmb_hf.training.config import (
-    Config,
-    Fraction,
-    ModelSettings,
-    Settings,
-    Size,
-    TrainingSettings,
-    config_hash,
-)
+from gmb_hf.training.config import ModelSettings, TrainingSettings
 from gmb_hf.training.ensemble import StackedModel, pull_matrices, seeded_model, shape_fields
 from gmb_hf.training.folder import check_config, read_design
 from gmb_hf.training.rows import EMBEDDING, RowForward, VectorForward, unshared_tree
 from gmb_hf.training.seeds import versions
+from gmb_hf.training.settings import (
+    ClosedFraction,
+    Config,
+    Fraction,
+    NotNegative,
+    Settings,
+    Size,
+    Whole,
+    config_hash,
+    one_of,
+)
 from gmb_hf.training.tracking import Tracking
 from gmb_hf.training.variants import Variant
 
@@ -78,7 +80,6 @@ ANY, NEW = "any", "new"
 _BATCHES, _QUESTIONS = 1, 2  # random streams
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PromptSettings(Settings):
     """What is asked in a prompt.
 
@@ -95,44 +96,47 @@ class PromptSettings(Settings):
         asked, asked_at_end: rows of questions at a checkpoint, and at the end.
     """
 
-    SECTION: ClassVar[str] = "prompt"
-    rule: Annotated[str, (*RULES, REAL)] = "linear"
+    kind: ClassVar[str] = "prompt"
+    rule: Annotated[str, one_of("rule", (*RULES, REAL))] = "linear"
     prime: int | None = None
     dimension: int | None = None
-    noise: Annotated[float, not_negative] = 0.0
+    noise: NotNegative = 0.0
     examples: int | None = None
-    block: int | None = None
+    block: Size | None = None
     held_out: Fraction = 0.1
-    data_seed: Annotated[int, not_negative] = 0
+    data_seed: Whole = 0
     asked: Size = 512
     asked_at_end: Size = 4096
+
+    @model_validator(mode="before")
+    @classmethod
+    def _filled(cls, data: Any) -> Any:
+        """What is None takes the rule's own."""
+        if not isinstance(data, dict):
+            return data
+        given = {name: value for name, value in data.items() if value is not None}
+        real = given.get("rule") == REAL
+        filled: dict[str, Any] = {"dimension": DIMENSION} if real else {"prime": PRIME}
+        filled = {"examples": EXAMPLES, **filled, **given}
+        if real and "examples" not in given and isinstance(filled["dimension"], int):
+            filled["examples"] = 2 * filled["dimension"]
+        if "block" not in given and isinstance(filled["examples"], int):
+            filled["block"] = 3 + 2 * filled["examples"]
+        return filled
 
     def check(self) -> None:
         real = self.rule == REAL
         for name, fits in (("prime", not real), ("dimension", real), ("noise", real)):
             if getattr(self, name) and not fits:
-                raise InputError(f"prompt.{name} is not for {self.rule}; leave it out")
-        usual: dict[str, Any] = {"dimension": DIMENSION} if real else {"prime": PRIME}
-        for name, value in usual.items():
-            if getattr(self, name) is None:
-                object.__setattr__(self, name, value)
-        if self.examples is None:
-            wanted = 2 * self.dimension if real and self.dimension else EXAMPLES
-            object.__setattr__(self, "examples", wanted)
-        try:
-            task = self.build()
-            if isinstance(task, InContextTask):
-                task.held_out(self.held_out, self.data_seed)
-        except InputError as error:
-            raise InputError(f"prompt: {error}") from None
-        if self.block is None:
-            object.__setattr__(self, "block", self.tokens)
-        positive_int("prompt.block", self.block)
+                raise InputError(f"{name} is not for {self.rule}; leave it out")
+        task = self.build()
+        if isinstance(task, InContextTask):
+            task.held_out(self.held_out, self.data_seed)
         check_block(self.examples or 0, self.block or 0, "prompt.block")
 
     def build(self) -> InContextTask | LinearReal:
         """What draws the rows."""
-        assert self.examples is not None  # check fills it in
+        assert self.examples is not None  # `_filled` sees to it
         if self.rule == REAL:
             return LinearReal(self.dimension or 0, self.examples, self.noise)
         return InContextTask(self.rule, self.prime or 0, self.examples)
@@ -151,7 +155,7 @@ class PromptSettings(Settings):
     def identity(self) -> dict[str, Any]:
         """The fields that this rule has, as plain data."""
         other = ("prime", "held_out") if self.rule == REAL else ("dimension", "noise")
-        fields = dataclasses.asdict(self)
+        fields = dict(self)
         return {name: value for name, value in fields.items() if name not in other}
 
 
@@ -167,7 +171,6 @@ def check_block(examples: int, block: int, where: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StreamTraining(TrainingSettings):
     """Training on rows that are drawn anew at every step.
 
@@ -185,14 +188,14 @@ class StreamTraining(TrainingSettings):
 
     steps: Size = 3000
     checkpoint_every: Size = 100
-    lr: Annotated[float, not_negative] = 2e-3
-    weight_decay: Annotated[float, not_negative] = 0.1
+    lr: NotNegative = 2e-3
+    weight_decay: NotNegative = 0.1
     seeds_at_once: Size = 3
     batch: Size = 128
-    warmup: Annotated[int, not_negative] = 100
-    cooldown: Annotated[float, partial(fraction, closed=True)] = 0.25
-    different: Annotated[float, partial(fraction, closed=True)] = 0.0
-    first_values: Annotated[int | None, positive_int] = None
+    warmup: Whole = 100
+    cooldown: ClosedFraction = 0.25
+    different: ClosedFraction = 0.0
+    first_values: Size | None = None
     widen_at: Fraction = 0.85
 
     def rate(self, step: int) -> float:
@@ -201,15 +204,14 @@ class StreamTraining(TrainingSettings):
         return self.lr * min(1.0, (step + 1) / max(self.warmup, 1), max(left, 0.01))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class InContextConfig(Config):
     """Everything that decides a run of in-context probes, except its variants and seeds."""
 
-    prompt: PromptSettings = field(default_factory=PromptSettings)
-    model: ModelSettings = field(default_factory=ModelSettings)
-    training: StreamTraining = field(default_factory=StreamTraining)
+    prompt: PromptSettings = PromptSettings()
+    model: ModelSettings = ModelSettings()
+    training: StreamTraining = StreamTraining()
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         refuse_variant(self.model)
         for name, usual in (("observables", "usual"), ("stop_after", None)):
             if getattr(self.training, name) != usual:
@@ -222,7 +224,7 @@ class InContextConfig(Config):
 
     def design(self) -> dict[str, Any]:
         """What decides the numbers, except seeds and variants, as plain data for YAML."""
-        model = plain_data(self.model)
+        model = dict(self.model)
         training = plain_data(self.training.identity())
         return {
             "prompt": self.prompt.identity(),
@@ -796,7 +798,7 @@ def evaluate_checkpoint(
         check_block(examples, model.config.max_position_embeddings, str(checkpoint))
         block = model.config.max_position_embeddings
         prompt = config.prompt.replace(examples=examples, block=block)
-        config = dataclasses.replace(config, prompt=prompt)
+        config = config.replace(prompt=prompt)
     model.to(launch.chosen_device(device))
     found = []
     for name, questions in question_sets(config.prompt, config.prompt.asked_at_end).items():

@@ -51,7 +51,8 @@ from gmb_hf.report.curves import median_over_runs
 from gmb_hf.report.sheet import Sheet
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import launch
-from gmb_hf.training.config import DesignSettings, first_difference
+from gmb_hf.training.config import DesignSettings
+from gmb_hf.training.settings import first_difference
 from gmb_hf.training.tracking import installed
 from gmb_hf.training.variants import DENSE, Variant
 

@@ -9,14 +9,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
-from gmb_hf.base.errors import InputError, choose, not_negative, positive_int
+from gmb_hf.base.errors import InputError, choose
 from gmb_hf.tasks.text import SEPARATOR
-from gmb_hf.training.config import Config, Fraction, ModelSettings, Positive, Settings, Size
+from gmb_hf.training.config import ModelSettings
+from gmb_hf.training.settings import (
+    Config,
+    Fraction,
+    NotNegative,
+    Positive,
+    Settings,
+    Size,
+    Whole,
+    one_of,
+)
 
 BYTES = "byte"
 """The tokenizer that needs no file: UTF-8 bytes, and an end of document."""
@@ -24,7 +32,6 @@ BYTES = "byte"
 PRECISIONS = ("no", "bf16", "fp16")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TextSettings(Settings):
     """How text becomes tokens.
 
@@ -35,7 +42,7 @@ class TextSettings(Settings):
         test_share: of the tokens, from the end, held out where no other text is.
     """
 
-    SECTION: ClassVar[str] = "text"
+    kind: ClassVar[str] = "text"
     tokenizer: str = BYTES
     block: Size = 256
     separator: str = SEPARATOR
@@ -44,10 +51,9 @@ class TextSettings(Settings):
     def check(self) -> None:
         for name in ("tokenizer", "separator"):
             if not getattr(self, name):
-                raise InputError(f"text.{name} is empty")
+                raise InputError(f"{name} is empty")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageTraining(Settings):
     """How the model is trained: AdamW, a linear warm-up, then a cosine to a tenth of the rate.
 
@@ -65,27 +71,26 @@ class LanguageTraining(Settings):
             one only.
     """
 
-    SECTION: ClassVar[str] = "training"
+    kind: ClassVar[str] = "training"
     steps: Size = 800
     checkpoint_every: Size = 50
     batch: Size = 16
     accumulate: Size = 1
     lr: Positive = 2e-3
-    weight_decay: Annotated[float, not_negative] = 0.1
+    weight_decay: NotNegative = 0.1
     beta1: Fraction = 0.9
     beta2: Fraction = 0.95
     eps: Positive = 1e-8
-    warmup: Annotated[int, not_negative] = 50
+    warmup: Whole = 50
     clip: Positive = 1.0
-    precision: Annotated[str, PRECISIONS] = "no"
+    precision: Annotated[str, one_of("precision", PRECISIONS)] = "no"
     measured_blocks: Size = 64
-    keep_every: int = 0
+    keep_every: Whole = 0
 
     def check(self) -> None:
         self.check_multiple("steps", "checkpoint_every")
         self.check_multiple("batch", "accumulate")
         if self.keep_every:
-            positive_int("training.keep_every", self.keep_every)
             self.check_multiple("keep_every", "checkpoint_every")
             self.check_multiple("steps", "keep_every")
 
@@ -97,7 +102,6 @@ class LanguageTraining(Settings):
         return self.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsistencySettings(Settings):
     """Whether samples of the model agree with each other, measured at every checkpoint.
 
@@ -109,18 +113,16 @@ class ConsistencySettings(Settings):
         temperature: of the sampling; 0.7 as in Wang et al. (2022).
     """
 
-    SECTION: ClassVar[str] = "consistency"
-    prompts: int = 0
+    kind: ClassVar[str] = "consistency"
+    prompts: Whole = 0
     prompt_tokens: Size = 24
     samples: Size = 8
     new_tokens: Size = 4
     temperature: Positive = 0.7
 
     def check(self) -> None:
-        if self.prompts:
-            positive_int("consistency.prompts", self.prompts)
         if self.samples < 2:
-            raise InputError("consistency.samples must be at least 2: one agrees with itself")
+            raise InputError("samples must be at least 2: one agrees with itself")
 
 
 _SHAPE = ModelSettings(
@@ -128,16 +130,15 @@ _SHAPE = ModelSettings(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LanguageConfig(Config):
     """Everything that a language model's training is made from, texts and seeds apart."""
 
-    text: TextSettings = field(default_factory=TextSettings)
+    text: TextSettings = TextSettings()
     model: ModelSettings = _SHAPE
-    training: LanguageTraining = field(default_factory=LanguageTraining)
-    consistency: ConsistencySettings = field(default_factory=ConsistencySettings)
+    training: LanguageTraining = LanguageTraining()
+    consistency: ConsistencySettings = ConsistencySettings()
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         asked = self.consistency.prompt_tokens + self.consistency.new_tokens
         if self.consistency.prompts and asked > self.text.block:
             raise InputError(
@@ -150,8 +151,7 @@ class LanguageConfig(Config):
 
         What is off is no part of it, so that folders of trainings that knew nothing of it go on.
         """
-        whole = dataclasses.asdict(self)
-        del whole["preset"]
+        whole: dict[str, Any] = {name: dict(part) for name, part in self if name != "preset"}
         if not self.consistency.prompts:
             del whole["consistency"]
         if not self.training.keep_every:

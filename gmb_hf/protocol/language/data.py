@@ -23,8 +23,8 @@ from gmb_hf.base.pretrained import Source, find_tokenizer
 from gmb_hf.protocol.language.config import BYTES, LanguageConfig
 from gmb_hf.tasks.shards import stream_shard
 from gmb_hf.tasks.text import SEPARATOR, Piece, Tally, Text, described
-from gmb_hf.training.config import config_hash
 from gmb_hf.training.launch import on_main, silence_transformers
+from gmb_hf.training.settings import config_hash
 
 Ids = NDArray[np.int64]
 

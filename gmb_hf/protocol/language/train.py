@@ -35,10 +35,10 @@ from gmb_hf.protocol.language import data
 from gmb_hf.protocol.language.config import ConsistencySettings, LanguageConfig
 from gmb_hf.tasks.text import Text, disagreement
 from gmb_hf.training.checkpoints import Rows
-from gmb_hf.training.config import config_hash
 from gmb_hf.training.ensemble import MIXER_LR, seeded_model, shape_fields
 from gmb_hf.training.folder import check_config
 from gmb_hf.training.launch import Listener, TrainingBar, on_main, silence_transformers
+from gmb_hf.training.settings import config_hash
 
 _PROGRESS = "progress.json"
 _ROWS = 256  # continuations written at once

@@ -34,7 +34,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -59,19 +59,19 @@ from gmb_hf.protocol.scaling.fit import CELLS, DESIGN, Cell, read_cells
 from gmb_hf.protocol.scaling.source import LETTERS, Source, SourceSettings
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.text import Text
-from gmb_hf.training.config import (
+from gmb_hf.training.config import ModelSettings
+from gmb_hf.training.folder import check_config
+from gmb_hf.training.launch import Listener, on_main
+from gmb_hf.training.seeds import versions
+from gmb_hf.training.settings import (
     ClosedFraction,
     Config,
-    ModelSettings,
     NotNegative,
     Positive,
     Settings,
     Size,
     config_hash,
 )
-from gmb_hf.training.folder import check_config
-from gmb_hf.training.launch import Listener, on_main
-from gmb_hf.training.seeds import versions
 from gmb_hf.training.variants import Variant
 
 _END = "<|endoftext|>"
@@ -80,7 +80,6 @@ _AT_ONCE = 1000  # steps between two saved states, at most
 _HEAD = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GridTraining(Settings):
     """How each cell is trained; the rest is AdamW as for every language model.
 
@@ -93,7 +92,7 @@ class GridTraining(Settings):
         measured_blocks: blocks, evenly spaced, that held-out loss is a mean over.
     """
 
-    SECTION: ClassVar[str] = "training"
+    kind: ClassVar[str] = "training"
     block: Size = 32
     batch: Size = 16
     rate: Positive = 0.04
@@ -102,12 +101,11 @@ class GridTraining(Settings):
     measured_blocks: Size = 1024
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ScalingConfig(Config):
     """What all cells of a grid share."""
 
     preset: str = "scaling"
-    training: GridTraining = field(default_factory=GridTraining)
+    training: GridTraining = GridTraining()
 
 
 class Grid(NamedTuple):
@@ -279,7 +277,7 @@ class SourceData:
     @property
     def identity(self) -> dict[str, Any]:
         """Of scaling.yaml."""
-        return {"source": dataclasses.asdict(self.source.settings)}
+        return {"source": dict(self.source.settings)}
 
     @property
     def about(self) -> dict[str, Any]:
@@ -377,7 +375,7 @@ def run_grid(
     share_of_batch(trainings[plans[0]], accelerator.num_processes)
     for plan in plans if source is None else ():
         streams.corpus(plan, _seen(trainings[plan]))
-    design = {"training": dataclasses.asdict(training), **streams.identity}
+    design = {"training": dict(training), **streams.identity}
     noted = {"known": streams.about, "hash": config_hash(design), "versions": versions()}
     on_main(accelerator, lambda: check_config(folder, design, name=DESIGN, noted=noted))
     _not_there(trainings, folder)

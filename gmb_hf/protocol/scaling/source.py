@@ -17,18 +17,17 @@ the beginning of a block. Shannon 1948, section 7; Cover and Thomas 2006, sectio
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from bisect import bisect_right
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.base.errors import InputError, choose, fraction, not_negative, positive
-from gmb_hf.training.config import Config, Settings, Size
+from gmb_hf.base.documents import read_value
+from gmb_hf.base.errors import InputError, choose
+from gmb_hf.training.settings import Fraction, Positive, Settings, Size, Whole
 
 Floats = NDArray[np.float64]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -39,7 +38,6 @@ _CLOSE_ENOUGH, _FAR = 1e-14, 1e-9
 _AT_ONCE = 1 << 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSettings(Settings):
     """What a source is drawn from.
 
@@ -51,32 +49,27 @@ class SourceSettings(Settings):
         seed: of the tables; another seed is another source, of another entropy.
     """
 
-    SECTION: ClassVar[str] = "source"
+    kind: ClassVar[str] = "source"
     symbols: Size = 4
     order: Size = 8
-    scale: Annotated[float, positive] = 1.2
-    decay: Annotated[float, fraction] = 0.5
-    seed: Annotated[int, not_negative] = 0
+    scale: Positive = 1.2
+    decay: Fraction = 0.5
+    seed: Whole = 0
 
     def check(self) -> None:
         if not 2 <= self.symbols <= len(LETTERS):
-            raise InputError(f"source.symbols={self.symbols}: choose 2 to {len(LETTERS)}")
+            raise InputError(f"symbols={self.symbols}: choose 2 to {len(LETTERS)}")
         if self.order * math.log(self.symbols) > math.log(_MOST_STATES) + 1e-9:
             raise InputError(
-                f"source.order={self.order}: {self.symbols}^{self.order} states are more than "
+                f"order={self.order}: {self.symbols}^{self.order} states are more than "
                 f"{_MOST_STATES:,}; choose fewer symbols or a lower order"
             )
 
     @property
     def text(self) -> str:
         """As `parse_source` reads it."""
-        fields = (f"{name}={value}" for name, value in dataclasses.asdict(self).items())
+        fields = (f"{name}={value}" for name, value in self)
         return "markov:" + ",".join(fields)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Parsed(Config):
-    source: SourceSettings
 
 
 def parse_source(text: str) -> SourceSettings:
@@ -86,15 +79,15 @@ def parse_source(text: str) -> SourceSettings:
     """
     kind, _, fields = text.partition(":")
     choose("kind", kind.strip(), ("markov",), where=f"--source {text}")
-    found = _Parsed(preset="", source=SourceSettings())
+    known = SourceSettings.assignable()
     given: dict[str, Any] = {}
     for part in filter(None, (part.strip() for part in fields.split(","))):
         name, equals, value = part.partition("=")
         if not equals:
             raise InputError(f"--source {text}: {part!r}: write it as name=value, e.g. seed=1")
-        choose("field", name.strip(), tuple(SourceSettings.hints()), where=f"--source {text}")
-        given[name.strip()] = value
-    return found.changed([f"source.{name}={value}" for name, value in given.items()]).source
+        name = choose("field", name.strip(), tuple(known), where=f"--source {text}")
+        given[name] = read_value(known[name], value, where=f"--source {text}: {name}")
+    return SourceSettings.parse(given, where=f"--source {text}")
 
 
 class Source:

@@ -8,18 +8,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
-from gmb_hf.base.documents import plain_data
-from gmb_hf.base.errors import InputError, choose, fraction, positive, positive_int, repeated
+from pydantic import model_validator
+
+from gmb_hf.base.documents import Many, plain_data
+from gmb_hf.base.errors import InputError, choose, repeated
 from gmb_hf.tasks.modular import OP_TOKENS, ModularTask
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import LOSS_POSITIONS, Task, TaskData
-from gmb_hf.training.config import Config, ModelSettings, Settings, TrainingSettings, config_hash
+from gmb_hf.training.config import ModelSettings, TrainingSettings
 from gmb_hf.training.presets import paper
+from gmb_hf.training.settings import Config, Fraction, Positive, Settings, Size, config_hash, one_of
 
 MODULAR, FORMAL = "modular", "formal"
 SUITES: dict[str, tuple[str, ...]] = {
@@ -31,7 +32,6 @@ SUITES: dict[str, tuple[str, ...]] = {
 PROTOCOL_PRIME = 97
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteSettings(Settings):
     """What is learned, one task after the other.
 
@@ -50,45 +50,47 @@ class SuiteSettings(Settings):
         compat_batch: leave out the last training row, as the reference's loader does.
     """
 
-    SECTION: ClassVar[str] = "suite"
-    name: str = MODULAR
-    order: tuple[str, ...] | None = None
+    kind: ClassVar[str] = "suite"
+    name: Annotated[str, one_of("suite", SUITES)] = MODULAR
+    order: Many[str] | None = None
     prime: int | None = None
-    op_token: str | None = None
-    loss_positions: Annotated[str, LOSS_POSITIONS] = "answer"
-    train_fraction: Annotated[float, fraction] = 0.5
+    op_token: Annotated[str, one_of("op_token", OP_TOKENS)] | None = None
+    loss_positions: Annotated[str, one_of("loss_positions", LOSS_POSITIONS)] = "answer"
+    train_fraction: Fraction = 0.5
     data_seed: int = 42
     compat_batch: bool = False
 
+    @model_validator(mode="before")
+    @classmethod
+    def _filled(cls, data: Any) -> Any:
+        """What is None takes the suite's own."""
+        name = data.get("name", MODULAR) if isinstance(data, dict) else None
+        if name not in SUITES:
+            return data
+        own: dict[str, Any] = {"order": SUITES[name]}
+        if name == MODULAR:
+            own |= {"prime": PROTOCOL_PRIME, "op_token": "distinct"}
+        return {**data, **{key: value for key, value in own.items() if data.get(key) is None}}
+
     def check(self) -> None:
-        known = SUITES[choose("suite", self.name, tuple(SUITES))]
-        for option, default in (("prime", PROTOCOL_PRIME), ("op_token", "distinct")):
-            given = getattr(self, option)
-            if self.name == MODULAR and given is None:
-                object.__setattr__(self, option, default)
-            elif self.name == FORMAL and given is not None:
-                raise InputError(f"suite.{option} is for the suite modular; leave it out")
-        if self.name == MODULAR:
-            choose("op_token", str(self.op_token), OP_TOKENS, where="suite.op_token")
-        if self.order is None:
-            object.__setattr__(self, "order", known)
+        for option in ("prime", "op_token"):
+            if self.name == FORMAL and getattr(self, option) is not None:
+                raise InputError(f"{option} is for the suite modular; leave it out")
+        known = SUITES[self.name]
         if not self.tasks:
-            raise InputError(f"suite.order: no task is named; known: {', '.join(known)}")
+            raise InputError(f"order: no task is named; known: {', '.join(known)}")
         for task in self.tasks:
-            choose("task", task, known, where="suite.order")
+            choose("task", task, known, where="order")
         twice = repeated(self.tasks)
         if twice is not None:
-            raise InputError(f"suite.order: {twice} is given twice; each task has one phase")
-        try:
-            for task in self.tasks:
-                self.build(task).split(self.train_fraction, self.data_seed)
-        except InputError as error:
-            raise InputError(f"suite: {error}") from None
+            raise InputError(f"order: {twice} is given twice; each task has one phase")
+        for task in self.tasks:
+            self.build(task).split(self.train_fraction, self.data_seed)
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """The tasks in the order of training, which is that of the matrix's columns."""
-        assert self.order is not None  # __post_init__ fills it in
+        assert self.order is not None  # `_filled` sees to it
         return self.order
 
     def build(self, task: str) -> Task:
@@ -113,7 +115,6 @@ class SuiteSettings(Settings):
         return self.build(self.tasks[0]).vocab_size
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseSettings(Settings):
     """How the phases differ, and how one ends.
 
@@ -126,28 +127,25 @@ class PhaseSettings(Settings):
             as published.
     """
 
-    SECTION: ClassVar[str] = "phases"
-    steps: tuple[int, ...] | None = None
-    stop_loss: Annotated[float | None, positive] = None
-    stop_early: tuple[int, ...] | None = None
+    kind: ClassVar[str] = "phases"
+    steps: Many[Size] | None = None
+    stop_loss: Positive | None = None
+    stop_early: Many[Size] | None = None
     carry_optimizer: bool = False
 
     def check(self) -> None:
-        for name in ("steps", "stop_early"):
-            for number in getattr(self, name) or ():
-                positive_int(f"phases.{name}", number)
         if self.stop_early is not None:
             twice = repeated(self.stop_early)
             if twice is not None:
-                raise InputError(f"phases.stop_early: phase {twice} is given twice")
+                raise InputError(f"stop_early: phase {twice} is given twice")
             if self.stop_loss is None:
                 raise InputError(
-                    "phases.stop_early says in which phases a seed stops; say at which held-out "
+                    "stop_early says in which phases a seed stops; say at which held-out "
                     "loss, as in --stop-loss 0.05"
                 )
         if self.stop_loss is not None and self.carry_optimizer:
             raise InputError(
-                "phases.carry_optimizer: the moments of seeds that stop early are of another age "
+                "carry_optimizer: the moments of seeds that stop early are of another age "
                 "than the others'; leave it out, or say --set phases.stop_loss=none"
             )
 
@@ -161,16 +159,15 @@ def refuse_variant(model: ModelSettings) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SequentialConfig(Config):
     """Everything that decides a sequential run, except its variants and seeds."""
 
-    suite: SuiteSettings = field(default_factory=SuiteSettings)
-    model: ModelSettings = field(default_factory=ModelSettings)
-    training: TrainingSettings = field(default_factory=TrainingSettings)
-    phases: PhaseSettings = field(default_factory=PhaseSettings)
+    suite: SuiteSettings = SuiteSettings()
+    model: ModelSettings = ModelSettings()
+    training: TrainingSettings = TrainingSettings()
+    phases: PhaseSettings = PhaseSettings()
 
-    def __post_init__(self) -> None:
+    def check(self) -> None:
         refuse_variant(self.model)
         if self.training.observables != "usual":
             raise InputError(
@@ -184,7 +181,11 @@ class SequentialConfig(Config):
             )
         every = self.training.checkpoint_every
         for steps in self.phases.steps or ():
-            Settings.multiple("phases.steps", steps, "training.checkpoint_every", every)
+            if steps % every:
+                raise InputError(
+                    f"phases.steps={steps} is no multiple of training.checkpoint_every={every}; "
+                    "change one of them"
+                )
         for phase in self.phases.stop_early or ():
             if phase > len(tasks):
                 raise InputError(f"phases.stop_early: phase {phase} of only {len(tasks)}")
@@ -208,21 +209,21 @@ class SequentialConfig(Config):
         named = {assignment.partition("=")[0].strip() for assignment in given}
         base = self
         if named & {"training.steps", "suite.order"} and "phases.steps" not in named:
-            base = dataclasses.replace(self, phases=dataclasses.replace(self.phases, steps=None))
+            base = self.replace(phases=self.phases.replace(steps=None))
         return Config.changed(base, given)
 
     def design(self) -> dict[str, Any]:
         """What decides the numbers, except seeds and variants, as plain data for YAML."""
-        design = plain_data(self)
-        del design["preset"]
-        # Steps are given phase by phase.
         training = self.training.identity()
-        del training["steps"]
-        design["training"] = training
-        design["phases"]["steps"] = list(self.steps)
+        del training["steps"]  # they are given phase by phase
         shared = _SHAPE if self.model.layer_norm else (*_SHAPE, "layer_norm")
-        design["model"] = {name: design["model"][name] for name in shared}
-        return dict(design)
+        design = {
+            "suite": dict(self.suite),
+            "model": {name: getattr(self.model, name) for name in shared},
+            "training": training,
+            "phases": {**dict(self.phases), "steps": self.steps},
+        }
+        return dict(plain_data(design))
 
     def hash(self) -> str:
         """SHA-256 of `design`, 64 hex digits."""

@@ -43,8 +43,8 @@ from gmb_hf.report.curves import median_over_runs
 from gmb_hf.report.sheet import Sheet
 from gmb_hf.runs.metadata import refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training.config import first_difference
 from gmb_hf.training.folder import read_config_file, read_design
+from gmb_hf.training.settings import first_difference
 
 SUMMARY = "retention.json"
 _NUMBERS = {
