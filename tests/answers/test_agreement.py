@@ -154,17 +154,17 @@ class TestInTraining:
         assert asked["training"]["keep_every"] == 4
 
     def test_settings_that_cannot_be(self) -> None:
-        with pytest.raises(InputError, match=r"consistency.samples must be at least 2"):
-            ConsistencySettings(samples=1)
-        with pytest.raises(InputError, match=r"consistency.new_tokens must be a whole number"):
-            ConsistencySettings(new_tokens=0)
-        with pytest.raises(InputError, match=r"consistency.temperature must be more than 0"):
-            ConsistencySettings(temperature=0)
+        with pytest.raises(InputError, match=r"consistency: samples must be at least 2"):
+            ConsistencySettings.of(samples=1)
+        with pytest.raises(
+            InputError, match=r"consistency: new_tokens must be greater than or equal to 1"
+        ):
+            ConsistencySettings.of(new_tokens=0)
+        with pytest.raises(InputError, match=r"consistency: temperature must be greater than 0"):
+            ConsistencySettings.of(temperature=0)
         with pytest.raises(InputError, match=r"34 tokens of a prompt .* more than text.block=32"):
             SMOKE.changed(["consistency.prompts=2", "consistency.prompt_tokens=30"])
-        with pytest.raises(
-            InputError, match=r"keep_every=3 is no multiple of training.checkpoint_"
-        ):
-            LanguageTraining(steps=8, checkpoint_every=4, keep_every=3)
-        with pytest.raises(InputError, match=r"steps=12 is no multiple of training.keep_every=8"):
-            LanguageTraining(steps=12, checkpoint_every=4, keep_every=8)
+        with pytest.raises(InputError, match=r"keep_every=3 is no multiple of checkpoint_every=4"):
+            LanguageTraining.of(steps=8, checkpoint_every=4, keep_every=3)
+        with pytest.raises(InputError, match=r"steps=12 is no multiple of keep_every=8"):
+            LanguageTraining.of(steps=12, checkpoint_every=4, keep_every=8)

@@ -163,7 +163,7 @@ class TestUnsound:
     @pytest.mark.parametrize(
         ("change", "named"),
         [
-            ("benchmark.primary_fpr=0.07", "benchmark.primary_fpr 0.07 is not among"),
+            ("benchmark.primary_fpr=0.07", "benchmark: primary_fpr 0.07 is not among"),
             (
                 "benchmark.also_events=[{type: E_jump, window_W_event: 55}]",
                 "[event_window_off_cadence] x_also_events, E_jump 0.2 in 55: window_W_event 55",

@@ -331,24 +331,24 @@ def test_a_state_that_is_no_state(story: TextFile, tmp_path: Path):
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"steps": 10, "checkpoint_every": 3}, "no multiple of training.checkpoint_every=3"),
-        ({"batch": 5, "accumulate": 2}, "batch=5 is no multiple of training.accumulate=2"),
-        ({"lr": 0.0}, "training.lr must be more than 0"),
-        ({"weight_decay": -1.0}, "weight_decay must be a finite number of at least 0"),
-        ({"warmup": -1}, "warmup must be a finite number of at least 0"),
+        ({"steps": 10, "checkpoint_every": 3}, "no multiple of checkpoint_every=3"),
+        ({"batch": 5, "accumulate": 2}, "batch=5 is no multiple of accumulate=2"),
+        ({"lr": 0.0}, "training: lr must be greater than 0, got 0.0"),
+        ({"weight_decay": -1.0}, "weight_decay must be greater than or equal to 0, got -1.0"),
+        ({"warmup": -1}, "warmup must be greater than or equal to 0, got -1"),
         ({"precision": "bf17"}, "precision 'bf17' is unknown.*Did you mean 'bf16'"),
     ],
 )
 def test_bad_settings(fields: dict[str, Any], message: str):
     with pytest.raises(InputError, match=message):
-        LanguageTraining(**fields)
+        LanguageTraining.of(**fields)
 
 
 def test_bad_text_settings():
     for assignment, message in [
-        ("text.block=0", "text.block must be a whole number"),
-        ("text.test_share=1", "text.test_share must be a number in"),
-        ("text.separator=", "text.separator is empty"),
+        ("text.block=0", "text.block must be greater than or equal to 1, got 0"),
+        ("text.test_share=1", "text.test_share must be less than 1, got 1.0"),
+        ("text.separator=", "text: separator is empty"),
     ]:
         with pytest.raises(InputError, match=message):
             SMOKE.changed([assignment])

@@ -23,7 +23,7 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import seeds as engine
-from gmb_hf.training.config import RunConfig
+from gmb_hf.training.config import ModelSettings, RunConfig
 from gmb_hf.training.ensemble import Ensemble, StackedModel
 from gmb_hf.training.rows import RowForward, row_tree
 from gmb_hf.training.variants import parse_variant
@@ -229,8 +229,8 @@ def test_what_makes_no_loops_is_refused_before_a_folder_is_touched(tmp_path, fie
 
 @pytest.mark.parametrize("name", ["cycles", "inner_steps"])
 def test_the_settings_refuse_what_is_no_number_of_times(name):
-    with pytest.raises(InputError, match=f"model.{name} must be a whole number of at least 1"):
-        small_config(model={"layers": 2, "cycles": 2, "inner_steps": 2, name: 0})
+    with pytest.raises(InputError, match=f"{name} must be greater than or equal to 1, got 0"):
+        ModelSettings.of(layers=2, **{"cycles": 2, "inner_steps": 2, name: 0})
 
 
 def test_a_run_log_says_how_states_were_sampled(tmp_path):
