@@ -35,7 +35,7 @@ def test_every_folder_with_code_is_a_package_of_setup_cfg() -> None:
 
 
 def test_every_data_file_matches_a_pattern_of_setup_cfg() -> None:
-    shipped = (".py", ".j2", ".css", ".js", ".json")  # `py.typed` is named there
+    shipped = (".py", ".j2", ".css", ".js", ".json", ".yaml")  # `py.typed` is named there
     others = [
         path.relative_to(ROOT)
         for path in (ROOT / "gmb_hf").rglob("*")
