@@ -16,7 +16,8 @@ def test_claims_are_read_in_the_order_of_the_file() -> None:
     assert (first.signal, first.paper) == ("Commutator defect", "Xu 2602.16746")
     assert first.indicators == ("commutator_defect", "commutator_rule")
     said = "it rises 600 to 1,600 steps before generalisation in all 12 runs; its rule of ten times"
-    assert first.reports.startswith(said) and "\n" not in first.reports
+    assert first.reports.startswith(said)
+    assert "\n" not in first.reports
     assert last.indicators == ("probe_accuracy",)
 
 
