@@ -17,8 +17,9 @@ from gmb_hf.base.files import parse_json
 from gmb_hf.benchmark.planning import plan_runs
 from gmb_hf.cli import main
 from gmb_hf.design.design import Design
-from gmb_hf.monitor.follow import GrowingRows, Line
+from gmb_hf.monitor.follow import GrowingRows
 from gmb_hf.protocol.answers.judges import Asking
+from gmb_hf.runs.rows import LogLine
 from gmb_hf.runs.runlog import RunLog
 
 pytest.importorskip("tensorboard", reason="needs the extra `tensorboard`")
@@ -115,8 +116,8 @@ def test_a_deep_line_of_a_log_is_named(tmp_path: Path) -> None:
 
 def test_a_deep_line_of_a_growing_log_is_passed_over() -> None:
     rows = GrowingRows("a.jsonl", needs=["x"])
-    rows.checkpoints([Line(1, '{"step": 0, "x": 1}', False), Line(2, DEEP, False)])
-    assert "line 2 is not JSON (is nested too deeply" in rows.notes[0]
+    rows.checkpoints([LogLine(1, '{"step": 0, "x": 1}', False), LogLine(2, DEEP, False)])
+    assert "line 2: is nested too deeply" in rows.notes[0]
 
 
 @pytest.mark.parametrize("template", ["{answer:>99999999999}", "{answer!r}", "{answer} {prompt:3}"])

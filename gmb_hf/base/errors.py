@@ -11,7 +11,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 _Item = TypeVar("_Item", bound=Hashable)
 
@@ -39,7 +39,7 @@ class InputError(ValueError):
         self.location = {key: value for key, value in location.items() if value is not None}
 
     @classmethod
-    def at(cls, where: object, code: str, what: str, **location: str | int | None) -> InputError:
+    def at(cls, where: object, code: str, what: str, **location: str | int | None) -> Self:
         """The error `where: what` for a fault in a file or another source.
 
         `code` names the kind of fault, for programs; `location` is a row, line or column of it.

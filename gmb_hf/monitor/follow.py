@@ -6,22 +6,21 @@ The log may not be there yet, may be cut to nothing and begun again, may be move
 
 from __future__ import annotations
 
-import csv
 import os
-import re
-import reprlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, Self
 
-from gmb_hf.base.errors import InputError, choose, repeated
-from gmb_hf.base.escape import one_line
-from gmb_hf.base.files import as_float, json_fault, parse_json
+import pyarrow as pa
+
+from gmb_hf.base.errors import InputError, choose
 from gmb_hf.monitor.monitor import AlarmMonitor, StateFile, read_state
 from gmb_hf.monitor.reading import Reading
-from gmb_hf.runs.columns import KEYS, RUN, STEP, find_step
+from gmb_hf.runs.columns import KEYS, RUN, SEED, STEP, STEP_NAMES, RawTable, Wanted, typed_columns
+from gmb_hf.runs.readers import reader_of, table_of, text_rows
+from gmb_hf.runs.rows import JsonRows, Lines, LogLine, LogRow, RowFault
 
 ENDED_BY = {
     "alarm": "an alarm was raised",
@@ -32,7 +31,6 @@ ENDED_BY = {
 """Why a watch ended."""
 POLL_SECONDS = 0.5
 _FIRST, _STEP, _MONITOR = "first_checkpoint", "step", "monitor"  # of the state file
-_LINE_END = re.compile(rb"\r\n|\n|\r")
 _HEAD = 512
 """Bytes from which a file that was cut and has grown again is told from the one before."""
 
@@ -102,7 +100,7 @@ class LogWatch:
 
     Args:
         monitor: a new one; it goes on from what `state` holds.
-        log: a JSONL or CSV file; it may not be there yet.
+        log: a JSONL or CSV file, also compressed (.gz); it may not be there yet.
         state: where the monitor is kept, so that a restarted one goes on; beside the log if None.
         run, step_column: as in `GrowingRows`.
 
@@ -130,7 +128,12 @@ class LogWatch:
         self.last: Reading | None = None
         self._log = log
         self._rows = GrowingRows(
-            str(log), needs=monitor.needs, cadence=monitor.cadence, run=run, step_column=step_column
+            str(log),
+            needs=monitor.needs,
+            also=monitor.shown_needs,
+            cadence=monitor.cadence,
+            run=run,
+            step_column=step_column,
         )
         self._unsaved = False
         self._first: dict[str, str] | None = None
@@ -194,7 +197,7 @@ class LogWatch:
                     sleep(POLL_SECONDS)
 
     def _read_all(
-        self, checkpoints: Sequence[Checkpoint], viewer: Viewer, until: int | None
+        self, checkpoints: Sequence[LoggedCheckpoint], viewer: Viewer, until: int | None
     ) -> str | None:
         """Read checkpoints up to the one that ends the watch; why it does, if one does."""
         ended = None
@@ -223,7 +226,7 @@ class LogWatch:
         self._rows.notes.clear()
         return ended
 
-    def _read(self, checkpoint: Checkpoint) -> Reading | None:
+    def _read(self, checkpoint: LoggedCheckpoint) -> Reading | None:
         """The answer at a checkpoint; None where it was seen before, or the alarm was raised.
 
         Another run than the one that is watched is refused: it tells itself by its first row.
@@ -243,10 +246,8 @@ class LogWatch:
         if self.monitor.alarm is not None:
             return None
         self._seen_to = None
-        needed = {*self.monitor.needs, *self.monitor.shown_needs}
-        columns = {name: value for name, value in checkpoint.columns.items() if name in needed}
         try:
-            self.last = self.monitor.update(step=checkpoint.step, **columns)
+            self.last = self.monitor.update(step=checkpoint.step, **checkpoint.columns)
         except InputError as error:
             raise InputError(f"{self._log}: line {checkpoint.line}: {error}") from None
         self._step = checkpoint.step
@@ -266,18 +267,6 @@ class LogWatch:
 
 
 # A log file that another process is writing: its lines as they are completed.
-
-
-@dataclass(frozen=True)
-class Line:
-    """One complete line, `number` in its file from 1; bytes that are no UTF-8 are replaced.
-
-    `begins` tells the first line of a file that was cut, replaced or new.
-    """
-
-    number: int
-    text: str
-    begins: bool
 
 
 class GrowingFile:
@@ -301,13 +290,13 @@ class GrowingFile:
             self._file = None
 
     @property
-    def unfinished(self) -> Line | None:
+    def unfinished(self) -> LogLine | None:
         """What stands after the last complete line, if anything."""
-        return self._line(self._rest) if self._rest.strip(b"\0 \r") else None
+        return self._lines.unfinished
 
-    def poll(self) -> list[Line]:
+    def poll(self) -> list[LogLine]:
         """The lines that were completed since the last call; none while there is no file."""
-        lines: list[Line] = []
+        lines: list[LogLine] = []
         if self._file is not None:
             number = self._file.fileno()
             cut = os.fstat(number).st_size < self._file.tell()
@@ -333,31 +322,16 @@ class GrowingFile:
 
     def _forget(self) -> None:
         self._head = b""
-        self._rest = b""
-        self._number = 0
+        self._lines = Lines(self.path)
 
-    def _new_lines(self, file: BinaryIO) -> list[Line]:
+    def _new_lines(self, file: BinaryIO) -> list[LogLine]:
         content = file.read()
         self._head = (self._head + content)[:_HEAD]
-        content = self._rest + content
-        # At the end of what is there, CR may be the first half of a line's end.
-        held = content[-1:] if content.endswith(b"\r") else b""
-        *whole, rest = _LINE_END.split(content.removesuffix(held))
-        self._rest = rest + held
-        lines = []
-        for line in whole:
-            lines.append(self._line(line))
-            self._number += 1
-        return lines
-
-    def _line(self, line: bytes) -> Line:
-        # A writer that keeps its place while the file is cut leaves a hole of zero bytes.
-        text = line.replace(b"\0", b"").removeprefix(b"\xef\xbb\xbf").rstrip(b"\r")
-        return Line(self._number + 1, text.decode("utf-8", errors="replace"), self._number == 0)
+        return self._lines.feed(content)
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class LoggedCheckpoint:
     """The numbers of one step by column; a cell without a number is not there.
 
     `line` is where its last row stands, `begins` whether the file began anew with it.
@@ -369,16 +343,15 @@ class Checkpoint:
     begins: bool
 
 
-class _NoRow(Exception):
-    """Why a line holds no row of the log."""
-
-
 class GrowingRows:
     """Lines to checkpoints.
 
+    A row is read as `RunLog.read` reads it, and what is wrong with it is said in the same words.
+
     Args:
-        where: the file, for messages.
+        where: the file, whose name tells its format, for messages.
         needs: columns that make a checkpoint complete; with all of them it waits for no other row.
+        also: further columns to read.
         cadence: steps between checkpoints; rows between them that have none of `needs` are other
             logging.
         run: which run to follow where the log holds several.
@@ -386,6 +359,9 @@ class GrowingRows:
 
     Attributes:
         notes: what was passed over since they were last looked at, a line each.
+
+    Raises:
+        InputError: the log is of a format that cannot be followed.
     """
 
     def __init__(
@@ -393,142 +369,136 @@ class GrowingRows:
         where: str,
         *,
         needs: Sequence[str],
+        also: Sequence[str] = (),
         cadence: int | None = None,
         run: str | None = None,
         step_column: str = STEP,
     ) -> None:
         self.notes: list[str] = []
         self._where = where
-        self._csv = where.endswith(".csv")
+        self._rows = text_rows(Path(where))
         self._needs = frozenset(needs) - {STEP}
+        self._columns = tuple(sorted({*needs, *also} - {STEP}))
         self._cadence = cadence or 1
         self._run = run
         self._run_given = run is not None
         self._seen_runs: set[str] = set()
         self._step_column = step_column
-        self._header: list[str] = []
+        self._keys: dict[str, None] = {}  # columns of runs and steps that rows had so far
         self._read_any = False
         self._begins = False
-        self._pending: Checkpoint | None = None
+        self._pending: LoggedCheckpoint | None = None
         self._done: int | None = None  # the step that was handed over last
 
-    def checkpoints(self, lines: Sequence[Line]) -> list[Checkpoint]:
+    def checkpoints(self, lines: Sequence[LogLine]) -> list[LoggedCheckpoint]:
         """The checkpoints that these lines complete.
 
         Raises:
             InputError: the file is no log of this kind, lacks the steps, or holds several runs.
         """
-        found = []
+        found: list[LoggedCheckpoint] = []
+        read: list[LogRow | RowFault] = []
         for line in lines:
             if line.begins:
-                found += self.rest()
-                self._header, self._begins, self._done = [], True, None
-            try:
-                row = self._row(line)
-                found += [] if row is None else self._add_row(row, line)
-            except _NoRow as why:
-                place = f"line {line.number}"
-                if not self._read_any:
-                    what = f"{place} {why}; name a log of JSON lines, or a .csv file"
-                    raise InputError.at(self._where, "not_a_log", what, place=place) from None
-                self.notes.append(f"{self._where}: {place} {why}; passed over")
-        return found
+                found += [*self._take(read), *self.rest()]
+                read, self._rows = [], text_rows(Path(self._where))
+                self._begins, self._done = True, None
+                self._keys.clear()
+            read += self._rows.feed(line)
+        return found + self._take(read)
 
-    def rest(self) -> list[Checkpoint]:
-        """The checkpoint that waits for more rows of its step, if one does."""
-        held, self._pending = self._pending, None
-        self._done = self._done if held is None else held.step
-        return [] if held is None else [held]
+    def rest(self) -> list[LoggedCheckpoint]:
+        """What waits for more: a row for its last line, and a checkpoint for rows of its step."""
+        return [*self._take(self._rows.finish()), *self._handed_over()]
 
     def check_run(self) -> None:
         """Refuse a run that was asked for and is not in the log."""
         if self._run_given:
             choose("run", str(self._run), tuple(self._seen_runs), where=self._where)
 
-    def _row(self, line: Line) -> dict[str, Any] | None:
-        if not line.text.strip():
-            return None
-        if self._csv:
-            return self._cells(line.text)
-        try:
-            row = parse_json(line.text, where="it", foreign=True)
-        except InputError as error:
-            raise _NoRow(f"is not JSON ({one_line(json_fault(error))})") from None
-        if not isinstance(row, dict):
-            raise _NoRow("is not a JSON object {column: number}")
-        return row
+    def _take(self, read: Sequence[LogRow | RowFault]) -> list[LoggedCheckpoint]:
+        found: list[LoggedCheckpoint] = []
+        rows: list[LogRow] = []
+        for item in read:
+            if isinstance(item, RowFault):
+                found += self._of_rows(rows, self._columns)
+                rows = []
+                self._pass_over(item)
+            else:
+                rows.append(item)
+        return found + self._of_rows(rows, self._columns)
 
-    def _cells(self, text: str) -> dict[str, Any] | None:
-        try:
-            cells = [cell.strip() for cell in next(csv.reader([text]))]
-        except csv.Error as error:
-            raise _NoRow(f"is no line of a CSV file ({error})") from None
-        if self._header and len(cells) != len(self._header):
-            raise _NoRow(f"has {len(cells)} cells where the header has {len(self._header)}")
-        if self._header:
-            return dict(zip(self._header, cells, strict=True))
-        twice = repeated(cells)
-        if twice is not None:
-            what = f"column {twice!r} stands twice in the header"
-            raise InputError.at(self._where, "repeated_column", what, column=twice)
-        self._header = cells
-        return None
-
-    def _add_row(self, row: dict[str, Any], line: Line) -> list[Checkpoint]:
-        if not self._is_of_run(row):
+    def _of_rows(self, rows: Sequence[LogRow], columns: Collection[str]) -> list[LoggedCheckpoint]:
+        """The checkpoints that rows complete; where one is wrong each is read by itself."""
+        if not rows:
             return []
-        step = self._step(row, line)
+        try:
+            table = self._typed(rows, columns)
+        except InputError as error:
+            if len(rows) > 1:
+                return [one for row in rows for one in self._of_rows([row], columns)]
+            cell = error.location.get("column")
+            if cell in columns and error.code in ("bad_cell", "not_numbers"):
+                self.notes.append(f"{error}; passed over")
+                return self._of_rows(rows, [name for name in columns if name != cell])
+            self._pass_over(error, rows[0])
+            return []
         self._read_any = True
-        keys = {*KEYS, self._step_column}
-        numbers = {name: _number(cell) for name, cell in row.items() if name not in keys}
-        columns = {name: value for name, value in numbers.items() if value is not None}
-        other = step is not None and step % self._cadence and not self._needs & columns.keys()
-        if step is None or other or step == self._done:
+        found = []
+        for row, cells in zip(rows, table.to_pylist(), strict=True):
+            if self._is_of_run(cells.pop(RUN)):
+                numbers = {name: value for name, value in cells.items() if value is not None}
+                found += self._add(numbers.pop(STEP), numbers, row.line)
+        return found
+
+    def _typed(self, rows: Sequence[LogRow], columns: Collection[str]) -> pa.Table:
+        """The rows as a table of runs, steps and observables, by the rules of run logs."""
+        cells = [{**self._keys, **row.cells} for row in rows]
+        raw = RawTable(
+            table_of(cells), self._where, lambda at: f"line {rows[at].line}", growing=True
+        )
+        held = tuple(name for name in columns if name in raw.names)
+        wanted = Wanted(self._step_column, columns=held)
+        table, _ = typed_columns(raw, wanted, run_name="")
+        keys = {self._step_column, *STEP_NAMES, *KEYS}
+        self._keys |= dict.fromkeys(name for name in raw.names if name in keys)
+        return table.select([name for name in table.column_names if name != SEED])
+
+    def _pass_over(self, fault: InputError, row: LogRow | None = None) -> None:
+        """Note what is wrong with a row; raise it where it is wrong with the file."""
+        in_line = "place" in fault.location or isinstance(self._rows, JsonRows)
+        if not (self._read_any and in_line):
+            if fault.code == "not_json" and reader_of(Path(self._where)) is None:
+                raise fault.reworded(f"{fault}; name a log of JSON lines, or a .csv file")
+            raise fault
+        what = str(fault).removeprefix(f"{self._where}: ")
+        place = f"line {row.line}: " if row and "place" not in fault.location else ""
+        self.notes.append(f"{self._where}: {place}{what}; passed over")
+
+    def _handed_over(self) -> list[LoggedCheckpoint]:
+        held, self._pending = self._pending, None
+        self._done = self._done if held is None else held.step
+        return [] if held is None else [held]
+
+    def _add(self, step: int, columns: dict[str, float], line: int) -> list[LoggedCheckpoint]:
+        other = step % self._cadence and not self._needs & columns.keys()
+        if other or step == self._done:
             return []
         found = []
         if self._pending is not None and self._pending.step == step:
             columns = {**self._pending.columns, **columns}
         else:
-            found = self.rest()
-        self._pending = Checkpoint(step, columns, line.number, self._begins)
+            found = self._handed_over()
+        self._pending = LoggedCheckpoint(step, columns, line, self._begins)
         self._begins = False
-        return found + self.rest() if self._needs <= columns.keys() else found
+        return found + self._handed_over() if self._needs <= columns.keys() else found
 
-    def _is_of_run(self, row: Mapping[str, Any]) -> bool:
-        if RUN not in row:
+    def _is_of_run(self, name: str) -> bool:
+        if RUN not in self._keys:
             return True
-        name = str(row[RUN])
         self._seen_runs.add(name)
         self._run = name if self._run is None else self._run
         if name != self._run and not self._run_given:
             what = f"holds several runs ({self._run}, {name}); say which with --run"
             raise InputError.at(self._where, "several_runs", what)
         return name == self._run
-
-    def _step(self, row: Mapping[str, Any], line: Line) -> int | None:
-        try:
-            column = find_step(list(row), self._step_column, self._where)
-        except InputError as error:
-            if self._read_any:
-                raise _NoRow(f"has {str(error).removeprefix(f'{self._where}: ')}") from None
-            raise
-        if column not in row:
-            if self._read_any:
-                return None  # a summary, a config: loggers write such rows too
-            place, found = f"line {line.number}", ", ".join(row) or "none"
-            what = f"{place}: column {column!r} missing; found: {found}"
-            hint = "say which it is with --step-column"
-            at = {"place": place, "column": column}
-            raise InputError.at(self._where, "missing_column", f"{what}; {hint}", **at)
-        value = None if isinstance(row[column], bool) else _number(row[column])
-        if value is None or not 0 <= value < 2**53 or value != int(value):
-            shown = reprlib.repr(row[column])
-            raise _NoRow(f"has the step {shown}, no whole number from 0 on and below 2^53")
-        return int(value)
-
-
-def _number(cell: Any) -> float | None:
-    try:
-        return as_float(cell)
-    except (TypeError, ValueError):
-        return None

@@ -62,6 +62,7 @@ class RawTable:
         aside: column -> why it is no observable, where the reader knows.
         notes: what a user should know of how the file was read, a sentence each.
         chart: whether it holds some columns of its runs, and other files may hold others.
+        growing: whether more rows are to come, so that nothing is said of a column as a whole.
     """
 
     table: pa.Table
@@ -71,6 +72,7 @@ class RawTable:
     aside: Mapping[str, str] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
     chart: bool = False
+    growing: bool = False
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -135,7 +137,8 @@ def typed_columns(
         if column in raw.aside:
             raise raw.not_numbers(column, raw.aside[column])
         if column not in names:
-            raise missing_column(column, names, raw.where)
+            remedy = "; --step-column names the column of steps" if column == step == STEP else ""
+            raise missing_column(column, names, raw.where, remedy=remedy)
     if not raw.table.num_rows:
         raise raw.error("no_rows", "no rows below the header; is the training still starting?")
 
@@ -157,11 +160,13 @@ def typed_columns(
     return pa.table(typed), aside
 
 
-def missing_column(column: str, known: Sequence[str], where: str) -> InputError:
+def missing_column(
+    column: str, known: Sequence[str], where: str, *, remedy: str = ""
+) -> InputError:
     """The error for a column that is not there; names what is, and the nearest."""
     guess = nearest(column, known)
     hint = f". Did you mean {guess!r}?" if guess else ""
-    what = f"column {column!r} missing; found: {listing(column, known) or 'none'}{hint}"
+    what = f"column {column!r} missing; found: {listing(column, known) or 'none'}{remedy}{hint}"
     return InputError.at(where, "missing_column", what, column=column)
 
 
@@ -296,7 +301,7 @@ def _numbers_from_text(
     row = pc.index(wrong, True).as_py()
     what = f"column {name!r} holds {text[row].as_py()[:40]!r}, not a number"
     wrong_cell = raw.error("bad_cell", f"{what}; correct or empty this cell", row=row, column=name)
-    if 2 * n_wrong > len(text) - text.null_count:
+    if not raw.growing and 2 * n_wrong > len(text) - text.null_count:
         return column, f"{raw.where}: {wrong_cell.location['place']}: {what}"
     raise wrong_cell
 

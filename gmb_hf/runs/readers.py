@@ -10,15 +10,15 @@ files, and what other packages register under the entry point group `gmb_hf.read
 
 from __future__ import annotations
 
-import csv
 import glob
+import io
 import json
 import re
 import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from math import isnan
 from pathlib import Path
@@ -39,6 +39,7 @@ from gmb_hf.base.files import DEEPEST, as_float, json_fault, parse_json
 from gmb_hf.base.plugins import load_plugins
 from gmb_hf.runs import metadata as meta
 from gmb_hf.runs.columns import KEYS, RUN, SEED, STEP, STEP_NAMES, RawTable, Wanted, find_step
+from gmb_hf.runs.rows import CsvRows, JsonRows, TextRows, content_of, plain_name, rows_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -54,16 +55,21 @@ class Reader:
         claims: whether a file of this name is of the format; None: one that ends in `known_by`.
         run_folder: the folder whose files make one run, which it names; None where each file
             stands alone and its stem is the run, unless it tells runs apart itself.
+        rows: of a format of text, what makes rows of its lines, given the file's name for
+            messages; None where the lines of a growing file cannot be followed.
     """
 
     known_by: tuple[str, ...]
     read: Callable[[Sequence[Path], Wanted], RawTable]
     claims: Callable[[str], bool] | None = None
     run_folder: Callable[[Path], Path] | None = None
+    rows: Callable[[str], TextRows] | None = None
 
     def reads(self, name: str) -> bool:
-        """Whether a file of this name is of the format."""
-        return name.lower().endswith(self.known_by) if self.claims is None else self.claims(name)
+        """Whether a file of this name is of the format; text may be compressed (.gz)."""
+        if self.claims is not None:
+            return self.claims(name)
+        return (plain_name(name) if self.rows else name).lower().endswith(self.known_by)
 
 
 def read_parquet(paths: Sequence[Path], wanted: Wanted) -> RawTable:
@@ -95,25 +101,21 @@ def read_csv(paths: Sequence[Path], wanted: Wanted) -> RawTable:
         InputError: no header, or a line with too few or too many cells; its number is given.
     """
     (path,) = paths
-    header = next(_rows(path), (0, []))[1]
+    rows = CsvRows(str(path))
+    next(rows_of(path, rows), None)
+    header, names = rows.header, rows.names
     if not header:
         what = "no header; the first line of a CSV names its columns"
         raise InputError.at(path, "no_header", what)
-    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
-        if len(header) == 1 and separator in header[0]:
-            hint = "separate them by commas, and write numbers with a decimal point"
-            what = f"columns are separated by {name}; {hint}"
-            raise InputError.at(path, "other_separator", what)
-    # A table that was written with its index begins with a column that has no name.
-    names = header[1:] if not header[0] else header
     kept = names if export_adapter(names) else wanted.keeps(names, str(path))
     kinds = dict.fromkeys(kept, pa.float64())
     kinds |= {find_step(names, wanted.step, str(path)): pa.int64(), SEED: pa.int64()}
     kinds[wanted.run] = pa.string()
+    source = path if plain_name(path.name) == path.name else content_of(path)
 
     def parsed(kinds: Mapping[str, pa.DataType]) -> pa.Table:
         return pacsv.read_csv(
-            path,
+            source if isinstance(source, Path) else pa.BufferReader(source),
             read_options=pacsv.ReadOptions(column_names=header, skip_rows_after_names=1),
             parse_options=pacsv.ParseOptions(newlines_in_values=True),
             convert_options=pacsv.ConvertOptions(
@@ -132,37 +134,17 @@ def read_csv(paths: Sequence[Path], wanted: Wanted) -> RawTable:
         try:
             table = parsed(dict.fromkeys(kept, pa.string()))
         except pa.ArrowInvalid as error:
-            for line, cells in _rows(path):
-                if len(cells) != len(header):
-                    what = f"line {line} has {len(cells)} cells where the header has {len(header)}"
-                    hint = "complete or delete the line (a log that was cut short ends so)"
-                    fault, place = f"{what}; {hint}", f"line {line}"
-                    raise InputError.at(path, "cut_short", fault, place=place) from error
+            for _ in rows_of(path, CsvRows(str(path))):
+                pass
             raise InputError.at(path, "not_csv", f"not a CSV file: {error}") from error
-    raw = RawTable(table, str(path), lambda row: _line(_rows(path), row + 1), tuple(names))
-    return adapt_export(raw, wanted)
+    place = partial(_line, path, CsvRows)
+    return adapt_export(RawTable(table, str(path), place, tuple(names)), wanted)
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """Each row that is not blank as (number of its first line, cells), the header first.
-
-    The first: a quote that is never closed takes all lines that follow into its cell.
-    """
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader, begins = csv.reader(file), 1
-        try:
-            for cells in reader:
-                if cells:
-                    yield begins, [cell.strip() for cell in cells]
-                begins = reader.line_num + 1
-        except csv.Error as error:
-            place = f"line {reader.line_num}"
-            raise InputError.at(path, "not_csv", f"{place}: {error}", place=place) from error
-
-
-def _line(numbered: Iterator[tuple[int, Any]], row: int) -> str:
-    """The place of a row, given the rows with the numbers of their lines."""
-    return f"line {next(islice(numbered, row, None), (row + 1,))[0]}"
+def _line(path: Path, rows: type[CsvRows | JsonRows], row: int) -> str:
+    """The place of a row in a file of text, counted from 0."""
+    found = next(islice(rows_of(path, rows(str(path))), row, None), None)
+    return f"row {row + 1}" if found is None else f"line {found.line}"
 
 
 def read_jsonl(paths: Sequence[Path], wanted: Wanted) -> RawTable:
@@ -172,22 +154,23 @@ def read_jsonl(paths: Sequence[Path], wanted: Wanted) -> RawTable:
         InputError: a line is no JSON object, or names a key twice; its number is given.
     """
     (path,) = paths
+    content = content_of(path)
+    rows = partial(rows_of, path, JsonRows(str(path)))
     try:
-        with path.open("rb") as file:  # which Arrow parses by recursion, whatever its depth
-            if any(line.count(b"{") + line.count(b"[") > DEEPEST for line in file):
-                raise pa.ArrowInvalid
-        table = pajson.read_json(path)
+        # Arrow parses by recursion, whatever the depth.
+        if any(line.count(b"{") + line.count(b"[") > DEEPEST for line in io.BytesIO(content)):
+            raise pa.ArrowInvalid
+        table = pajson.read_json(pa.BufferReader(content))
         table.validate(full=True)  # the reader does not check that strings are UTF-8
         cells = sum(len(column) - column.null_count for column in table.columns)
-        if path.read_bytes().count(b":") != cells:
+        if content.count(b":") != cells:
             # Texts with colons, objects, nulls, or a key that stands twice: Arrow keeps the last.
-            for _ in _objects(path):
+            for _ in rows():
                 pass
     except pa.ArrowInvalid:
         # Arrow gives up on a column that changes its type; row by row the reason can be named.
-        table = table_of(list(_objects(path)))
-    raw = RawTable(table, str(path), lambda row: _line(_lines(path), row))
-    return adapt_export(raw, wanted)
+        table = table_of([row.cells for row in rows()])
+    return adapt_export(RawTable(table, str(path), partial(_line, path, JsonRows)), wanted)
 
 
 def table_of(items: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -196,33 +179,16 @@ def table_of(items: Sequence[Mapping[str, Any]]) -> pa.Table:
     return pa.table({name: _column(name, [item.get(name) for item in items]) for name in names})
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    with path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                yield number, line
-
-
-def _objects(path: Path) -> Iterator[dict[str, Any]]:
-    for number, line in _lines(path):
-        place = f"line {number}"
-        try:
-            item = parse_json(line, where=place, foreign=True)
-        except InputError as error:
-            what = str(error).replace(": is not JSON", " is not JSON")
-            raise InputError.at(path, error.code, what, place=place) from error
-        if not isinstance(item, dict):
-            what = f"{place} is not a JSON object {{column: number}}"
-            raise InputError.at(path, "not_json", what, place=place)
-        yield item
-
-
 def _column(name: str, values: list[Any]) -> pa.Array:
-    """Numbers as float64; a column with anything else as text, to be judged cell by cell."""
+    """Numbers as float64, of keys whole ones as int64; a column with anything else as text."""
+    kinds = {type(value) for value in values if value is not None}
+    is_key = name in (*STEP_NAMES, *KEYS)
+    if is_key and kinds == {int} and all(abs(value or 0) < 2**63 for value in values):
+        return pa.array(values, pa.int64())
     # True is a value of 1, and no step.
-    numbers = (int, float) if name in (*STEP_NAMES, *KEYS) else (int, float, bool)
+    numbers = (int, float) if is_key else (int, float, bool)
     values = [as_float(value) if type(value) in numbers else value for value in values]
-    if all(value is None or isinstance(value, float) for value in values):
+    if kinds <= {*numbers} and (kinds or name != RUN):
         return pa.array(values, pa.float64())
     plain = (str, type(None))
     texts = [value if isinstance(value, plain) else json.dumps(value) for value in values]
@@ -540,8 +506,8 @@ def adapt_export(raw: RawTable, wanted: Wanted) -> RawTable:
 
 READERS: dict[str, Reader] = {
     "parquet": Reader((".parquet",), read_parquet),
-    "csv": Reader((".csv",), read_csv),
-    "jsonl": Reader((".jsonl", ".ndjson"), read_jsonl),
+    "csv": Reader((".csv",), read_csv, rows=CsvRows),
+    "jsonl": Reader((".jsonl", ".ndjson"), read_jsonl, rows=JsonRows),
     "trainer_state": Reader(
         (_STATE_FILE,),
         read_trainer_state,
@@ -578,9 +544,28 @@ def reader_of(path: Path) -> Reader | None:
     return next((reader for reader in readers().values() if reader.reads(path.name)), None)
 
 
+def text_rows(path: Path) -> TextRows:
+    """What makes rows of the lines of a growing log; JSON lines where no reader claims its name.
+
+    Raises:
+        InputError: the file is of a format that has no lines to follow.
+    """
+    reader = reader_of(path)
+    if reader is None:
+        return JsonRows(str(path))
+    if reader.rows is None:
+        what = "a file of this format cannot be followed while it grows; write .jsonl or .csv"
+        raise InputError.at(path, "not_followed", what)
+    return reader.rows(str(path))
+
+
 def known_endings() -> str:
     """What files of run logs are known by, for messages."""
-    return ", ".join(ending for reader in readers().values() for ending in reader.known_by)
+    return ", ".join(
+        f"{ending}(.gz)" if reader.rows else ending
+        for reader in readers().values()
+        for ending in reader.known_by
+    )
 
 
 Sources = str | Path | Sequence[str | Path]
@@ -719,7 +704,7 @@ def read_sources(sources: Sources | DataFrame, wanted: Wanted) -> Iterator[tuple
         except OSError as error:
             what = f"could not be read: {error.strerror or error}"
             raise InputError.at(files[0], "unreadable", what) from error
-        yield place.name if reader.run_folder else place.stem, raw
+        yield place.name if reader.run_folder else Path(plain_name(place.name)).stem, raw
 
 
 def _by_run(files: Sequence[Path]) -> dict[Path, tuple[Reader, list[Path]]]:

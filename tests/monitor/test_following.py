@@ -211,7 +211,7 @@ def test_a_log_that_ends_in_the_middle_of_a_line(
     assert ended == "idle"
     assert seen.steps == [0, 10, 20]
     assert len(seen.notes) == 1
-    assert "line 4 is not JSON (" in seen.notes[0]
+    assert "line 4 is not JSON: " in seen.notes[0]
     whole = tmp_path / "whole.jsonl"
     append(whole, [*rows[:3], rows[3].rstrip()])
     assert watched(evaluated, whole)[1].steps == [0, 10, 20, 30]
@@ -225,12 +225,12 @@ def test_lines_that_cannot_be_read_are_noted_and_it_goes_on(
     odd = {
         f'{{"step": {number}}}': "has 400 digits",
         '{"step": 25, "x": ' + "9" * 5000 + "}": "has 5000 digits",
-        '{"step": true}': "has the step True, no whole number from 0 on and below 2^53",
-        '{"step": 9223372036854775808}': "has the step 9223372036854775808",
-        "[" * 100_000 + "]" * 100_000: "is not JSON (",
-        '{"step": 25, "x": ' + '{"a":' * 50_000 + "1" + "}" * 50_000 + "}": "is not JSON (",
+        '{"step": true}': "column 'step' holds 'true', not a number; correct or empty this cell",
+        '{"step": 9223372036854775808}': "is 9.22337e+18; it must be a whole number from 0 on and",
+        "[" * 100_000 + "]" * 100_000: "is nested too deeply; 100 levels are the most",
+        '{"step": 25, "x": ' + '{"a":' * 50_000 + "1" + "}" * 50_000 + "}": "is nested too deeply",
         '{"step": 25, "step": 30}': "key 'step' is given twice",
-        '{"global_step": 1, "_step": 1}': "may all be the steps; say which",
+        '{"global_step": 1, "_step": 1}': "line 11: column 'step' is empty; it must be a whole",
     }
     append(log, [*rows[:3], *(f"{line}\n" for line in odd), *rows[3:5]])
     ended, seen = watched(evaluated, log)
@@ -283,7 +283,7 @@ def test_a_cell_without_an_end(evaluated: Any, rows: list[str], tmp_path: Path) 
     append(log, [line + "\n" for line in lines])
     _, seen = watched(evaluated, log)
     assert seen.steps == [0, 10, 20, 30]
-    assert ["is no line of a CSV file (field larger than" in note for note in seen.notes] == [
+    assert ["is no line of a CSV file: field larger than" in note for note in seen.notes] == [
         True
     ] * 2
     log.write_text("step,x,x\n0,1,2\n")

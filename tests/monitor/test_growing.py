@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.monitor.follow import Checkpoint, GrowingFile, GrowingRows, Line
+from gmb_hf.monitor.follow import GrowingFile, GrowingRows, LoggedCheckpoint
+from gmb_hf.runs.rows import LogLine
 
 
-def texts(lines: list[Line]) -> list[str]:
+def texts(lines: list[LogLine]) -> list[str]:
     return [line.text for line in lines]
 
 
@@ -25,11 +26,11 @@ def test_lines_come_once_and_whole(tmp_path: Path) -> None:
     with GrowingFile(path) as file:
         assert file.poll() == []
         append(path, "a\nb")
-        assert file.poll() == [Line(1, "a", True)]
-        assert file.unfinished == Line(2, "b", False)
+        assert file.poll() == [LogLine(1, "a", True)]
+        assert file.unfinished == LogLine(2, "b", False)
         assert file.poll() == []
         append(path, "c\r\nd\n")
-        assert file.poll() == [Line(2, "bc", False), Line(3, "d", False)]
+        assert file.poll() == [LogLine(2, "bc", False), LogLine(3, "d", False)]
         assert file.unfinished is None
 
 
@@ -39,7 +40,7 @@ def test_a_file_that_is_cut_begins_anew(tmp_path: Path) -> None:
     with GrowingFile(path) as file:
         file.poll()
         path.write_text("c\n")
-        assert file.poll() == [Line(1, "c", True)]
+        assert file.poll() == [LogLine(1, "c", True)]
         path.write_text("other, and longer than what was there\n")
         assert texts(file.poll()) == ["other, and longer than what was there"]
 
@@ -67,22 +68,22 @@ def test_a_file_that_is_moved_away_is_read_to_its_end(tmp_path: Path) -> None:
         assert texts(file.poll()) == ["b"]  # the new one is not there yet
         append(moved, "c\n")
         append(path, "d\n")
-        assert file.poll() == [Line(3, "c", False), Line(1, "d", True)]
+        assert file.poll() == [LogLine(3, "c", False), LogLine(1, "d", True)]
 
 
-def rows(*items: object, begins: bool = True) -> list[Line]:
+def rows(*items: object, begins: bool = True) -> list[LogLine]:
     written = [item if isinstance(item, str) else json.dumps(item) for item in items]
-    return [Line(i, text, begins and i == 1) for i, text in enumerate(written, start=1)]
+    return [LogLine(i, text, begins and i == 1) for i, text in enumerate(written, start=1)]
 
 
-def steps(checkpoints: list[Checkpoint]) -> list[int]:
+def steps(checkpoints: list[LoggedCheckpoint]) -> list[int]:
     return [checkpoint.step for checkpoint in checkpoints]
 
 
 def test_a_row_with_all_that_is_needed_waits_for_no_other() -> None:
     reader = GrowingRows("log.jsonl", needs=["a"], cadence=10)
     found = reader.checkpoints(rows({"step": 0, "a": 1, "note": "text", "run": "x", "b": None}))
-    assert found == [Checkpoint(0, {"a": 1.0}, 1, True)]
+    assert found == [LoggedCheckpoint(0, {"a": 1.0}, 1, True)]
 
 
 def test_rows_of_one_step_are_one_checkpoint() -> None:
@@ -116,12 +117,13 @@ def test_lines_that_say_nothing_are_passed_over_with_a_note() -> None:
     found = reader.checkpoints(rows({"step": 0, "a": 1}, '{"step": 1, "a"', "[1]", {"step": "x"}))
     assert steps(found) == [0]
     assert len(reader.notes) == 3
-    assert reader.notes[0].startswith("log.jsonl: line 2 is not JSON (")
+    assert reader.notes[0].startswith("log.jsonl: line 2 is not JSON: ")
     assert reader.notes[1].endswith("is not a JSON object {column: number}; passed over")
-    assert "line 4 has the step 'x'" in reader.notes[2]
+    assert "line 4: column 'step' holds 'x', not a number; correct or" in reader.notes[2]
     table = GrowingRows("log.csv", needs=["a"])
     table.checkpoints(rows("step,a", "0,1", "1"))
-    assert table.notes == ["log.csv: line 3 has 1 cells where the header has 2; passed over"]
+    said = "log.csv: line 3 has 1 cells where the header has 2; complete or delete the line"
+    assert table.notes == [f"{said} (a log that was cut short ends so); passed over"]
 
 
 def test_one_run_of_several() -> None:
@@ -139,11 +141,11 @@ def test_one_run_of_several() -> None:
 @pytest.mark.parametrize(
     ("first", "message"),
     [
-        ("hello", r"log.jsonl: line 1 is not JSON \(.*name a log of JSON lines, or a .csv file"),
+        ("hello", r"log.jsonl: line 1 is not JSON: Expecting value \(column 1\)$"),
         ("[1]", r"line 1 is not a JSON object"),
         (
             '{"epoch": 1, "a": 2}',
-            r"line 1: column 'step' missing; found: epoch, a; .*--step-column",
+            r"log.jsonl: column 'step' missing; found: epoch, a; --step-column names the column",
         ),
         ('{"_step": 1, "global_step": 2}', r"may all be the steps; say which"),
     ],
