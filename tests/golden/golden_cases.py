@@ -281,7 +281,7 @@ def _forgotten() -> dict[str, ModuleType]:
 
 def metric_values() -> str:
     """What each `evaluate` module computes."""
-    import gmb_hf
+    import gmb_hf.jobs.metrics
 
     found: dict[str, Any] = {}
     with workplace([]), _own_caches():
