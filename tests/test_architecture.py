@@ -338,7 +338,8 @@ class TestNumbers:
         ]
         importing = sum(node.end_lineno - node.lineno + 1 for node in statements)
         # 0.055 before the trainers came in, scripts whose heavy imports wait for their arguments.
-        assert importing <= 0.056 * lines, f"{importing} of {lines} lines, {importing / lines:.2%}"
+        # 0.056 before what papers claim became a data file: fewer lines, the same imports.
+        assert importing <= 0.058 * lines, f"{importing} of {lines} lines, {importing / lines:.2%}"
 
     def test_modules_that_an_evaluation_loads(self, tmp_path: Path):
         inputs = ROOT / "tests" / "golden" / "inputs"

@@ -144,7 +144,7 @@ ALARM_CODE = 3
 
 def monitor(
     lock: Annotated[Path, option("The lock, from gmb lock.")],
-    follow: Annotated[Path, option("Log of one run, .jsonl or .csv (or .gz); it may still be to come.")],
+    follow: Annotated[Path, option("Log of one run, .jsonl or .csv; it may still be to come.")],
     results: Annotated[
         Path | None, option("Held-out verdicts by the lock; results.yaml beside it by default.")
     ] = None,
