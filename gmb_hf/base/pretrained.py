@@ -39,7 +39,7 @@ _PICKLED = f"holds no weights as safetensors, and pickles are not loaded; {_SAVE
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """Where a model, tokenizer or encoder lies, as it was named and as a folder.
 
     Its identity is `ORG/NAME@COMMIT` for a repository of the Hub, for a folder `sha256:` and the
@@ -59,7 +59,7 @@ class Source:
 
 def find_model(
     place: str, *, revision: str | None = None, trust_remote_code: bool | None = False
-) -> Source:
+) -> ModelSource:
     """The files of a model, in a folder or fetched from a repository of the Hub.
 
     Args:
@@ -82,7 +82,7 @@ def find_model(
         found = {path for name in (*_CONFIGS, *_TOKENIZER) for path in folder.glob(name)}
         programs = folder.rglob(_CODE) if code else folder.glob(_CODE)
         files = {*found, *_weights(folder, place), *programs}
-        return Source(place, folder, _identity(folder, place, files), code)
+        return ModelSource(place, folder, _identity(folder, place, files), code)
     address = _address(place, revision)
     first = pull(address, _CONFIGS, repo_type="model")
     if not (first / "config.json").is_file():
@@ -93,10 +93,10 @@ def find_model(
     patterns = (*_MODEL, *((_CODE,) if trust_remote_code else ()))
     folder = pull(at_commit, patterns, repo_type="model")
     _weights(folder, place)
-    return Source(place, folder, str(at_commit), code)
+    return ModelSource(place, folder, str(at_commit), code)
 
 
-def find_tokenizer(place: str) -> Source:
+def find_tokenizer(place: str) -> ModelSource:
     """The files of a tokenizer, in a folder or fetched from a repository (NAME or NAME@REV).
 
     Raises:
@@ -105,7 +105,7 @@ def find_tokenizer(place: str) -> Source:
     return _without_code(place, (*_CONFIGS, *_TOKENIZER))
 
 
-def find_encoder(place: str, *, cache_only: bool = False) -> Source:
+def find_encoder(place: str, *, cache_only: bool = False) -> ModelSource:
     """The files of a model of sentence-transformers, in a folder or fetched from a repository.
 
     With `cache_only`, a repository is what was fetched of it before.
@@ -134,21 +134,21 @@ def find_encoder(place: str, *, cache_only: bool = False) -> Source:
             raise InputError(f"{place}: {_PICKLED}")
     if found.identity.startswith("sha256:"):
         files = {path for name in _ENCODER for path in folder.rglob(name)}
-        return Source(place, folder, _identity(folder, place, files))
+        return ModelSource(place, folder, _identity(folder, place, files))
     return found
 
 
-def _without_code(place: str, patterns: Iterable[str], cache_only: bool = False) -> Source:
+def _without_code(place: str, patterns: Iterable[str], cache_only: bool = False) -> ModelSource:
     """A source of which no code is run: a folder as it is, a repository by these patterns."""
     folder = Path(place).expanduser()
     if folder.exists():
         _runs_code(folder, place, None)
         files = {path for name in patterns for path in folder.glob(name)}
-        return Source(place, folder, _identity(folder, place, files))
+        return ModelSource(place, folder, _identity(folder, place, files))
     address = _address(place)
     folder = pull(address, list(patterns), repo_type="model", cache_only=cache_only)
     _runs_code(folder, place, None)
-    return Source(place, folder, f"{address.repo_id}@{folder.name}")
+    return ModelSource(place, folder, f"{address.repo_id}@{folder.name}")
 
 
 def _address(place: str, revision: str | None = None) -> Address:

@@ -18,7 +18,7 @@ from gmb_hf.cli import options, screen
 from gmb_hf.cli.options import Answer, App, Changes, Device, Figures, argument, option, product
 
 if TYPE_CHECKING:
-    from gmb_hf.crucible.exposure import Finding
+    from gmb_hf.crucible.exposure import GuardrailFinding
     from gmb_hf.crucible.scoreboard import Scoreboard
 
 app = App()
@@ -203,13 +203,15 @@ def mine(
     seed: Annotated[int, option("Of the lineups.")] = 0,
 ) -> None:
     """Try each candidate in seeded lineups; keep the dangerous ones, set doubtful ones apart."""
-    from gmb_hf.crucible.mining import QUANTILE, Settings, mine_files
+    from gmb_hf.crucible.mining import QUANTILE, MiningSettings, mine_files
 
     if organic is not None and threshold is not None:
         raise InputError("--threshold and --organic exclude each other; give one of them")
     if organic is None and quantile is not None:
         raise InputError("--quantile is one of the dangers of --organic; give that, too")
-    settings = Settings(lineups, lineup_size, threshold or 0.0, min_passes, near_duplicate, seed)
+    settings = MiningSettings(
+        lineups, lineup_size, threshold or 0.0, min_passes, near_duplicate, seed
+    )
     with screen.counting("encoding") as done:
         result, paths = mine_files(
             candidates,
@@ -270,7 +272,7 @@ def from_runs(
     spaced = [] if every is None else [f"training.checkpoint_every={every}"]
     config = named(preset).changed([*(changes or []), *spaced])
     wanted = parse_seeds(seeds)
-    sampling = grokking.Sampling(bundles, negatives, bundle_seed)
+    sampling = grokking.BundleSampling(bundles, negatives, bundle_seed)
     # Of a training with the same seeds and task, whose items are the same.
     comparing = _command("compare", out / "scoreboard.json", "OTHER/scoreboard.json")
     if model is None:
@@ -503,7 +505,7 @@ def _counts(counts: dict[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
-def _print_guardrails(findings: Sequence[Finding]) -> None:
+def _print_guardrails(findings: Sequence[GuardrailFinding]) -> None:
     """Each finding with its level, the worst first."""
     styles = {"OK": "green", "WARNING": "yellow", "CRITICAL": "bold red", "SEVERE": "bold red"}
     columns = (

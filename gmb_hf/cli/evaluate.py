@@ -30,7 +30,7 @@ from gmb_hf.cli.options import (
 if TYPE_CHECKING:
     from gmb_hf.benchmark.compat import CompatSettings
     from gmb_hf.benchmark.results import Results
-    from gmb_hf.report.compare import Comparison, IndicatorPair
+    from gmb_hf.report.compare import IndicatorPair, ResultsComparison
 
 app = App()
 
@@ -409,7 +409,7 @@ def compare(
     show.written(paths, following=show.command("results", "validate", b))
 
 
-def _table(found: Comparison, heads: dict[str, str]) -> Table:
+def _table(found: ResultsComparison, heads: dict[str, str]) -> Table:
     """What differs in these quantities, then what is the same."""
     columns = (
         Column("score", shrinks_to=12),

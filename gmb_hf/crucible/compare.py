@@ -90,7 +90,7 @@ def _rows_of_groups(
 
 
 @dataclass(frozen=True)
-class Comparison(Record):
+class ScoreboardComparison(Record):
     """What changed from one scoreboard to the next.
 
     Attributes:
@@ -106,7 +106,7 @@ class Comparison(Record):
     overall: dict[str, float | None]
     by_tier: dict[str, dict[str, float | None]]
     paired_tests: tuple[PairedTest, ...] = ()
-    guardrails: tuple[exposure.Finding, ...] = ()
+    guardrails: tuple[exposure.GuardrailFinding, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -133,7 +133,7 @@ class Comparison(Record):
 
 def compare_scoreboards(
     previous: Scoreboard, following: Scoreboard, *, allow_fingerprint_mismatch: bool = False
-) -> Comparison:
+) -> ScoreboardComparison:
     """Differences, following - previous.
 
     With `allow_fingerprint_mismatch` different data are compared all the same, for exploration; the
@@ -151,7 +151,7 @@ def compare_scoreboards(
         changes[name] = {
             key: None if None in two else two[1] - two[0] for key, two in pairs.items()
         }
-    return Comparison(not found, tuple(found), changes.pop(OVERALL), changes)
+    return ScoreboardComparison(not found, tuple(found), changes.pop(OVERALL), changes)
 
 
 def mismatches(first: EvalHeader, second: EvalHeader) -> list[str]:
@@ -190,7 +190,7 @@ def compare_files(
     allow_fingerprint_mismatch: bool = False,
     permutations: int = 9999,
     seed: int = 0,
-) -> Comparison:
+) -> ScoreboardComparison:
     """Compare two scoreboards of the frozen set, with guardrails and paired tests.
 
     Args:

@@ -147,7 +147,7 @@ class Level(enum.IntEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class GuardrailFinding:
     """What one check found: its severity, and a sentence with the numbers.
 
     `value` is the number that was checked, `threshold` the one beyond which the check fires; either
@@ -173,18 +173,20 @@ _DILUTION = {
 }
 
 
-def check_pools(pools: Sequence[PoolExposure]) -> list[Finding]:
+def check_pools(pools: Sequence[PoolExposure]) -> list[GuardrailFinding]:
     """Expected exposures of every pool that has items, against the spec's 50, 30 and 10."""
     found = []
     for pool in pools:
         if pool.status is not None:
             level, action = _DILUTION[pool.status]
             message = f"{pool.name}: {pool.expected:.1f} expected exposures an item; {action}"
-            found.append(Finding("dilution", level, message, pool.expected, _LEAST["healthy"]))
+            found.append(
+                GuardrailFinding("dilution", level, message, pool.expected, _LEAST["healthy"])
+            )
     return found
 
 
-def check_frozen_tier3(before: float | None, after: float | None) -> Finding:
+def check_frozen_tier3(before: float | None, after: float | None) -> GuardrailFinding:
     """CRITICAL if the pass rate on frozen tier3 fell by more than two points.
 
     None (an empty tier) cannot be checked and is a WARNING.
@@ -194,14 +196,14 @@ def check_frozen_tier3(before: float | None, after: float | None) -> Finding:
     return _fall("frozen tier3", what, before, after, TIER3_DROP, Level.CRITICAL)
 
 
-def check_q10_margin(before: float | None, after: float | None) -> Finding:
+def check_q10_margin(before: float | None, after: float | None) -> GuardrailFinding:
     """WARNING if the 10% quantile of the margins fell by more than .05."""
     return _fall("q10 margin", "q10 margin", before, after, Q10_DROP, Level.WARNING)
 
 
 def check_organic(
     frozen: tuple[float | None, float | None], organic: tuple[float | None, float | None]
-) -> Finding:
+) -> GuardrailFinding:
     """WARNING if organic performance fell while frozen rose: the frozen set is being learned.
 
     Both are pass rates before and after, on the frozen set and on the organic holdout.
@@ -218,24 +220,24 @@ def check_organic(
         f"organic went from {o_before:.3f} to {o_after:.3f} while frozen went from {f_before:.3f} "
         f"to {f_after:.3f}{'; the frozen set may be learned by heart' * fires}"
     )
-    return Finding(name, Level.WARNING if fires else Level.OK, message, change, 0.0)
+    return GuardrailFinding(name, Level.WARNING if fires else Level.OK, message, change, 0.0)
 
 
-def check_fingerprints(mismatches: Sequence[str]) -> Finding:
+def check_fingerprints(mismatches: Sequence[str]) -> GuardrailFinding:
     """SEVERE if the data differ (`compare.mismatches`): no other number means anything then."""
     level = Level.SEVERE if mismatches else Level.OK
     message = "; ".join(mismatches) or "both scoreboards speak of the same data"
-    return Finding("fingerprint", level, message, float(len(mismatches)), 0.0)
+    return GuardrailFinding("fingerprint", level, message, float(len(mismatches)), 0.0)
 
 
-def worst(findings: Iterable[Finding]) -> Level:
+def worst(findings: Iterable[GuardrailFinding]) -> Level:
     """The highest level among the findings; OK where there are none."""
     return max((finding.level for finding in findings), default=Level.OK)
 
 
 def _fall(
     check: str, what: str, before: float | None, after: float | None, threshold: float, level: Level
-) -> Finding:
+) -> GuardrailFinding:
     if before is None or after is None:
         return _unchecked(check, threshold)
     if not (math.isfinite(before) and math.isfinite(after)):
@@ -245,12 +247,12 @@ def _fall(
     fires = fall > threshold and not math.isclose(fall, threshold, rel_tol=1e-9)
     more = f", a fall of more than {threshold:g}" if fires else ""
     message = f"{what} went from {before:.3f} to {after:.3f}{more}"
-    return Finding(check, level if fires else Level.OK, message, fall, threshold)
+    return GuardrailFinding(check, level if fires else Level.OK, message, fall, threshold)
 
 
-def _unchecked(check: str, threshold: float | None) -> Finding:
+def _unchecked(check: str, threshold: float | None) -> GuardrailFinding:
     message = f"{check} could not be checked: there are no items before or after"
-    return Finding(check, Level.WARNING, message, None, threshold)
+    return GuardrailFinding(check, Level.WARNING, message, None, threshold)
 
 
 def _check_rates(*rates: float | None) -> None:

@@ -151,7 +151,7 @@ def margin_observables(similarities: NDArray[np.floating]) -> dict[str, margins.
 
 
 @dataclass(frozen=True, slots=True)
-class Sampling:
+class BundleSampling:
     """How bundles are drawn.
 
     Attributes:
@@ -235,7 +235,7 @@ class MarginCallback(TrainingCallback):
     The `RunBundles` of each of its S seeds are written to the folder at the end.
     """
 
-    def __init__(self, ensemble: Ensemble, sampling: Sampling, folder: Path) -> None:
+    def __init__(self, ensemble: Ensemble, sampling: BundleSampling, folder: Path) -> None:
         self._ensemble, self._folder = ensemble, folder
         task = ensemble.config.task
         drawn = [(task_data(task, seed), task.data_seed_of(seed)) for seed in ensemble.seeds]
@@ -317,7 +317,7 @@ def _cosines(hidden: Tensor, indices: tuple[Tensor, ...]) -> margins.Floats:
     return np.asarray(cosines(hidden, *indices).double().cpu().numpy())
 
 
-class Scored(NamedTuple):
+class ScoredBundles(NamedTuple):
     """The scoreboard of scored bundles, and the files: scoreboard, scores and bundles."""
 
     board: Scoreboard
@@ -330,7 +330,7 @@ def _write_scored(
     seed: int,
     encoder: str,
     labels: Sequence[str] | None = None,
-) -> Scored:
+) -> ScoredBundles:
     """Write bundles, as drawn by this seed, with their scores and scoreboard.
 
     The tiers (labels) stay out of the bundles, whose hash is the data's: two models that are scored
@@ -342,12 +342,12 @@ def _write_scored(
         scores = dataclasses.replace(scores, tiers=tuple(labels))
     table, target = scores.write(folder / "scores.parquet"), folder / "scoreboard.json"
     board = scoreboard_of(table, target, version="1", seed=seed)
-    return Scored(board, (target, target.with_suffix(".html"), table, file.path))
+    return ScoredBundles(board, (target, target.with_suffix(".html"), table, file.path))
 
 
 def score_model(
-    model: str | Path, config: RunConfig, seed: int, out: str | Path, *, sampling: Sampling
-) -> Scored:
+    model: str | Path, config: RunConfig, seed: int, out: str | Path, *, sampling: BundleSampling
+) -> ScoredBundles:
     """Bundles of a saved model, without a history.
 
     Args:
@@ -431,7 +431,7 @@ class TrackedRuns:
 
     log: RunLog
     events: margins.Floats
-    scored: Scored
+    scored: ScoredBundles
     paths: tuple[Path, ...]
     notes: tuple[str, ...]
 
@@ -441,7 +441,7 @@ def from_runs(
     seeds: Sequence[int],
     out: str | Path,
     *,
-    sampling: Sampling,
+    sampling: BundleSampling,
     device: str = "auto",
     figures: bool = True,
 ) -> TrackedRuns:

@@ -39,7 +39,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Settings(Record):
+class MiningSettings(Record):
     """How candidates are tested.
 
     Attributes:
@@ -96,7 +96,7 @@ class Mined(Record):
 
 
 @dataclass(frozen=True)
-class Calibration(Record):
+class ThresholdCalibration(Record):
     """Where a threshold comes from: the file of the scores of n organic items, and what made them.
 
     `quantile` is the share of their dangers below the threshold; `notes` a reader must know.
@@ -111,8 +111,8 @@ class Calibration(Record):
 
 
 def calibrated(
-    settings: Settings, scores: ItemScores, path: str | Path, quantile: float = QUANTILE
-) -> tuple[Settings, Calibration]:
+    settings: MiningSettings, scores: ItemScores, path: str | Path, quantile: float = QUANTILE
+) -> tuple[MiningSettings, ThresholdCalibration]:
     """Settings whose threshold is a quantile of organic dangers (spec: "threshold calibration").
 
     The quantile is of the inverted distribution function, as the cutoffs of the tiers are: with
@@ -137,7 +137,7 @@ def calibrated(
             f"{settings.lineup_size}; more negatives make an item more dangerous"
         )
     known = (scores.origin.known_as, scores.origin.content_hash)
-    about = Calibration(str(path), *known, quantile, scores.n, tuple(notes))
+    about = ThresholdCalibration(str(path), *known, quantile, scores.n, tuple(notes))
     return replace(settings, threshold=threshold), about
 
 
@@ -154,14 +154,14 @@ class MiningResult(Record):
         calibration: where the threshold comes from; None where it was given.
     """
 
-    settings: Settings
+    settings: MiningSettings
     candidates: tuple[Mined, ...]
     accepted: int
     tested: int
     pass_rate: float | None
     ci_low: float | None
     ci_high: float | None
-    calibration: Calibration | None = None
+    calibration: ThresholdCalibration | None = None
 
     def summary(self) -> dict[str, Any]:
         """Everything but the single candidates, as plain data."""
@@ -178,7 +178,7 @@ def mine(
     positives: Floats,
     pool: Floats,
     ids: Sequence[str],
-    settings: Settings | None = None,
+    settings: MiningSettings | None = None,
 ) -> MiningResult:
     """Test every candidate in seeded lineups.
 
@@ -196,7 +196,7 @@ def mine(
     Raises:
         InputError: arrays that do not fit, or a pool that leaves too few negatives.
     """
-    given = settings or Settings()
+    given = settings or MiningSettings()
     _check(anchors, positives, pool, ids)
     earlier = near_duplicates(anchors, given.near_duplicate)
     same, size = given.near_duplicate - _ROUNDING, given.lineup_size
@@ -302,7 +302,7 @@ def mine_files(
     pool: str | Path,
     out: str | Path,
     *,
-    settings: Settings,
+    settings: MiningSettings,
     embeddings: str | Path | None = None,
     pool_embeddings: str | Path | None = None,
     encoder: str | None = None,

@@ -25,7 +25,7 @@ from gmb_hf.base.documents import Section
 from gmb_hf.base.errors import InputError, first_line, nearest, repeated
 from gmb_hf.base.files import atomic_path, check_file, parse_json, read_jsonl, write_jsonl
 from gmb_hf.base.fingerprints import item_hash
-from gmb_hf.base.pretrained import Source, find_encoder
+from gmb_hf.base.pretrained import ModelSource, find_encoder
 from gmb_hf.crucible import margins
 from gmb_hf.crucible.bundles import (
     BundleFile,
@@ -353,7 +353,7 @@ def encode_bundles(
     return Vectors(rows[:n], rows[n:], counts)
 
 
-def _model_source(name: str) -> Source:
+def _model_source(name: str) -> ModelSource:
     """The files of a model, in a folder or of the Hub; bare names are the library's own first."""
     path = Path(os.path.expanduser(name))
     missing = f"encoder {name!r} cannot be found"

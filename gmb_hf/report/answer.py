@@ -139,7 +139,7 @@ _DEFAULT_TARGET = 0.05
 
 
 @dataclass(frozen=True)
-class Answer:
+class RankedVerdicts:
     """What came out: every indicator by group, then label, then the share of events warned of.
 
     Attributes:
@@ -281,7 +281,7 @@ class Answer:
 _NO_SIGNAL = "no_ranking_signal"
 
 
-def answer(results: Results, *, by_windows: bool = False) -> Answer:
+def answer(results: Results, *, by_windows: bool = False) -> RankedVerdicts:
     """Sum up a results file by runs; by windows on request, and where only those were judged."""
     target, groups = primary_target(results), list(GROUPS)
     run_budget = primary_budget(results)
@@ -297,7 +297,9 @@ def answer(results: Results, *, by_windows: bool = False) -> Answer:
     ranked = tuple(sorted(results.indicators, key=rank))
     scope = results.design.scope if results.design else ""
     beside = by_windows and run_budget is not None
-    return Answer(ranked, target, results.summary.n_seeds, results.locked, scope, budget, beside)
+    return RankedVerdicts(
+        ranked, target, results.summary.n_seeds, results.locked, scope, budget, beside
+    )
 
 
 def primary_budget(results: Results) -> float | None:

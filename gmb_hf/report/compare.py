@@ -72,7 +72,7 @@ class IndicatorPair:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ResultsComparison:
     """Two results files.
 
     Attributes:
@@ -104,7 +104,7 @@ class Comparison:
         return None if self.unknown else True
 
 
-def compare(a: Results, b: Results) -> Comparison:
+def compare(a: Results, b: Results) -> ResultsComparison:
     """Put two evaluations `a` and `b` side by side: labels and numbers of the scores of both."""
     target = primary_target(a)
     budget = primary_budget(a) or primary_budget(b)
@@ -128,7 +128,9 @@ def compare(a: Results, b: Results) -> Comparison:
             differences += [field] if one and other and one != other else []
     pairs.sort(key=lambda pair: not pair.changed)
     exploratory = tuple(name for name, results in (("A", a), ("B", b)) if not results.locked)
-    return Comparison(target, tuple(differences), tuple(unknown), tuple(pairs), exploratory, budget)
+    return ResultsComparison(
+        target, tuple(differences), tuple(unknown), tuple(pairs), exploratory, budget
+    )
 
 
 def _fingerprints(a: Results, b: Results, what: str) -> tuple[str | None, str | None]:
@@ -184,7 +186,7 @@ def _values(item: IndicatorRecord | None, target: float, budget: float | None) -
 # A comparison of two evaluations as Markdown, CSV or JSON.
 
 
-def write_comparison(comparison: Comparison, a: str, b: str, path: str | Path) -> Path:
+def write_comparison(comparison: ResultsComparison, a: str, b: str, path: str | Path) -> Path:
     """Write a comparison of the files `a` and `b`, atomically; the ending of the name decides how.
 
     Raises:
@@ -201,7 +203,7 @@ def check_ending(path: str | Path) -> None:
         raise InputError(f"{path}: a comparison is written as {', '.join(_WRITERS)}; choose one")
 
 
-def verdict(comparison: Comparison) -> str:
+def verdict(comparison: ResultsComparison) -> str:
     """Whether the numbers compare, in a sentence."""
     said = "Comparable: the same judged data and the same preregistration."
     if comparison.differences:
@@ -213,7 +215,7 @@ def verdict(comparison: Comparison) -> str:
     return said
 
 
-def count_changes(comparison: Comparison) -> str:
+def count_changes(comparison: ResultsComparison) -> str:
     """How many indicators changed, in a sentence."""
     changed = [pair for pair in comparison.indicators if pair.changed]
     label = "label by runs" if comparison.by_runs else "label"
@@ -231,7 +233,7 @@ def shown(name: str, value: Value) -> str:
     return escape.number(value, 2 if name in ("AUC", "coverage") else 3)
 
 
-def _markdown(comparison: Comparison, a: str, b: str) -> str:
+def _markdown(comparison: ResultsComparison, a: str, b: str) -> str:
     columns = [Column("indicator", str, "l")]
     if comparison.by_runs:
         at = f" at {comparison.budget:g} of runs"
@@ -257,7 +259,7 @@ def _markdown(comparison: Comparison, a: str, b: str) -> str:
     return "\n".join([about, "", said, "", head, rule.replace(" ", ""), *body]) + "\n"
 
 
-def _csv(comparison: Comparison, a: str, b: str) -> str:
+def _csv(comparison: ResultsComparison, a: str, b: str) -> str:
     columns = [Column(name) for name in ("indicator", "quantity", "A", "B", "changed", "only_in")]
     rows = [
         (item.name, name, pair.a, pair.b, str(pair.changed), item.only_in)
@@ -267,7 +269,7 @@ def _csv(comparison: Comparison, a: str, b: str) -> str:
     return Table(columns, rows).csv()
 
 
-def _json(comparison: Comparison, a: str, b: str) -> str:
+def _json(comparison: ResultsComparison, a: str, b: str) -> str:
     content: dict[str, Any] = {
         "a": a,
         "b": b,

@@ -36,7 +36,7 @@ from gmb_hf.report.answer import (
     GROUPS,
     MONITORS,
     RUNS,
-    Answer,
+    RankedVerdicts,
     answer,
     ends,
     group_of,
@@ -275,7 +275,7 @@ _OUTCOMES: dict[str, tuple[str, Any]] = {
 
 
 @style.house_style()
-def first_alarm(found: Answer, *, subtitle: str) -> Figure:
+def first_alarm(found: RankedVerdicts, *, subtitle: str) -> Figure:
     """One bar a score, of 100 runs: falsely alarmed to the left of zero, the others to the right.
 
     A black mark shows how many the hardest blind alarm of the same cost warns of. Names in bold may
@@ -516,7 +516,12 @@ _NULL_MARKERS = ((">", 3.8), ("D", 3.6), ("s", 3.6), ("^", 3.8))
 
 @style.house_style()
 def label_summary(
-    found: Answer, *, subtitle: str, cap: float, coverage_min: float, horizon: float = math.inf
+    found: RankedVerdicts,
+    *,
+    subtitle: str,
+    cap: float,
+    coverage_min: float,
+    horizon: float = math.inf,
 ) -> Figure:
     """Label, false alarms against their budget, and coverage against chance, for every score.
 
@@ -751,7 +756,7 @@ def plot(results: Results) -> Figure:
     return figure
 
 
-def featured(found: Answer, count: int = 6) -> tuple[IndicatorRecord, ...]:
+def featured(found: RankedVerdicts, count: int = 6) -> tuple[IndicatorRecord, ...]:
     """The scores that are worth a look around t*: the best, controls left out."""
     return tuple(item for item in found.ranked if item.family != "control")[:count]
 

@@ -41,7 +41,7 @@ from gmb_hf.report.answer import (
     COMBINATION,
     GROUPS,
     KINDS,
-    Answer,
+    RankedVerdicts,
     answer,
     boundary_sentences,
     calibration_sentence,
@@ -222,7 +222,7 @@ def _lacking(results: Results, design: Design | None) -> Iterator[str]:
         yield "The verdicts in a sentence (x_sentence)."
 
 
-def _unsound(found: Answer, scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _unsound(found: RankedVerdicts, scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Scores whose first alarms are held, but contradict the counts of their verdict."""
     names = [
         one_line(shown_name(item))
@@ -240,7 +240,7 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts if part.isdecimal())
 
 
-def _facts(results: Results, found: Answer) -> Iterator[tuple[str, str]]:
+def _facts(results: Results, found: RankedVerdicts) -> Iterator[tuple[str, str]]:
     summary, source = results.summary, results.x_provenance
     yield "Scores", f"{len(found.ranked):,}"
     yield "Runs", f"{summary.n_seeds:,}"
@@ -298,7 +298,7 @@ def outcome_counts(at: FirstAlarmPointRecord) -> dict[str, int]:
     }
 
 
-def _bars(found: Answer) -> _Bars:
+def _bars(found: RankedVerdicts) -> _Bars:
     """The first figure: by runs five outcomes; by windows the share of events warned of."""
     shares: dict[str, dict[str, float]] = {}
     for item in found.ranked:
@@ -394,7 +394,7 @@ class _Row(NamedTuple):
     words: str  # what the search looks at
 
 
-def _point(item: IndicatorRecord, found: Answer) -> FirstAlarmPointRecord | None:
+def _point(item: IndicatorRecord, found: RankedVerdicts) -> FirstAlarmPointRecord | None:
     """The first alarms at the budget that decides; None where the answer is by windows."""
     first = item.x_first_alarm
     return None if first is None or found.budget is None else first.at(found.budget)
@@ -411,7 +411,7 @@ def class_of(item: IndicatorRecord) -> str:
     return "label-using" if item.x_sees_test_labels else kind
 
 
-def _columns(found: Answer) -> list[_Column]:
+def _columns(found: RankedVerdicts) -> list[_Column]:
     """The columns, in the order of `runs_table` or `verdict_table`, with the AUC beside them."""
 
     def at(path: str) -> Callable[[IndicatorRecord], Any]:
@@ -478,7 +478,7 @@ def _label_rank(label: Callable[[IndicatorRecord], str]) -> Callable[[IndicatorR
     return lambda item: str(LABELS.index(label(item)))
 
 
-def _rows(found: Answer) -> list[_Row]:
+def _rows(found: RankedVerdicts) -> list[_Row]:
     columns = _columns(found)
     rows = []
     for place, item in enumerate(found.ranked):
@@ -562,7 +562,7 @@ def alarms_of(
 
 
 def _score(
-    item: IndicatorRecord, design: Design | None, found: Answer, runs: Sequence[Run]
+    item: IndicatorRecord, design: Design | None, found: RankedVerdicts, runs: Sequence[Run]
 ) -> dict[str, Any]:
     """Everything about one score that its row does not say."""
     first, at = item.x_first_alarm, _point(item, found)

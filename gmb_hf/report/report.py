@@ -25,7 +25,7 @@ from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.power import in_words
 from gmb_hf.report.answer import (
     GROUPS,
-    Answer,
+    RankedVerdicts,
     answer,
     boundary_sentences,
     calibration_sentence,
@@ -147,7 +147,7 @@ def render_report(
     return "\n".join(lines).rstrip() + "\n"
 
 
-def headline_tables(found: Answer, items: Sequence[IndicatorRecord]) -> str:
+def headline_tables(found: RankedVerdicts, items: Sequence[IndicatorRecord]) -> str:
     """The verdicts on these scores in the view of the answer, by runs or by windows, as Markdown.
 
     What may not be ranked together is in tables of its own, each under its heading.

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.base.pretrained import Source, find_encoder
+from gmb_hf.base.pretrained import ModelSource, find_encoder
 from gmb_hf.cli import main
 from gmb_hf.crucible.margins import margin_stats
-from gmb_hf.crucible.mining import Settings, mine_files
+from gmb_hf.crucible.mining import MiningSettings, mine_files
 from gmb_hf.crucible.scores import Encoder, ItemScores, score_bundles
 
 WORDS = ["two", "three", "2", "3", "4", "5"]
@@ -43,8 +43,8 @@ def stand_in(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentence_transformers", module)
     monkeypatch.setattr("gmb_hf.crucible.scores._hub_obstacle", lambda: None)
 
-    def found(place: str, **_: object) -> Source:
-        return Source(place, Path(place), f"{place}@c0ffee")
+    def found(place: str, **_: object) -> ModelSource:
+        return ModelSource(place, Path(place), f"{place}@c0ffee")
 
     monkeypatch.setattr("gmb_hf.crucible.scores.find_encoder", found)
 
@@ -186,4 +186,4 @@ def test_a_threshold_is_of_the_same_encoder(stand_in, tmp_path):
     (tmp_path / "pool.jsonl").write_text('"x"\n"yy"\n')
     arguments = (tmp_path / "bundles.jsonl", tmp_path / "pool.jsonl", tmp_path / "mined")
     with pytest.raises(InputError, match=r"made by org/other@c0ffee, candidates are encoded by o"):
-        mine_files(*arguments, settings=Settings(), encoder="org/name", organic=scores)
+        mine_files(*arguments, settings=MiningSettings(), encoder="org/name", organic=scores)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.crucible.bundles import unit_rows
-from gmb_hf.crucible.mining import Settings, mine, near_duplicates, pass_strength
+from gmb_hf.crucible.mining import MiningSettings, mine, near_duplicates, pass_strength
 
 NAMES = [f"c{number}" for number in range(60)]
 
@@ -27,7 +27,7 @@ def drawn(n: int = 60, size: int = 200) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 def test_every_candidate_is_judged_by_its_own_lineups():
     anchors, positives, pool, names = drawn()
-    settings = Settings(lineups=10, lineup_size=8, threshold=-0.1, seed=5)
+    settings = MiningSettings(lineups=10, lineup_size=8, threshold=-0.1, seed=5)
     found = mine(anchors, positives, pool, names, settings)
     assert found.tested == 60
     assert {item.outcome for item in found.candidates} == {"accepted", "quarantined", "rejected"}
@@ -51,9 +51,9 @@ def test_every_candidate_is_judged_by_its_own_lineups():
 
 def test_one_seed_gives_one_result_and_another_seed_another():
     given_ = drawn()
-    one = mine(*given_, Settings(seed=1))
-    assert mine(*given_, Settings(seed=1)) == one
-    assert mine(*given_, Settings(seed=2)).candidates != one.candidates
+    one = mine(*given_, MiningSettings(seed=1))
+    assert mine(*given_, MiningSettings(seed=1)) == one
+    assert mine(*given_, MiningSettings(seed=2)).candidates != one.candidates
 
 
 def test_lineups_do_not_depend_on_the_candidates_that_follow():
@@ -79,7 +79,7 @@ def test_a_near_duplicate_is_kept_apart_and_not_tested():
 def test_a_text_of_the_pool_that_repeats_the_item_is_no_negative():
     anchors, positives, pool, _ = drawn(1, 10)
     pool = np.vstack([pool, positives, anchors])
-    found = mine(anchors, positives, pool, ["a"], Settings(lineup_size=10))
+    found = mine(anchors, positives, pool, ["a"], MiningSettings(lineup_size=10))
     assert sorted(found.candidates[0].lineup) == list(range(10))
 
 
@@ -90,7 +90,7 @@ def test_a_pool_that_is_too_small_is_refused():
 
 
 def test_the_pass_rate_and_its_interval():
-    found = mine(*drawn(), Settings(threshold=-0.1, lineup_size=8))
+    found = mine(*drawn(), MiningSettings(threshold=-0.1, lineup_size=8))
     assert found.pass_rate == found.accepted / 60
     assert found.ci_low < found.pass_rate < found.ci_high
     summary = found.summary()
@@ -125,7 +125,7 @@ def test_equal_rows_repeat_each_other_even_at_a_threshold_of_1():
     anchors, positives, pool, ids = drawn(n=20)
     size = len(pool)
     pool = np.concatenate([pool, anchors, positives])
-    found = mine(anchors, positives, pool, ids, Settings(near_duplicate=1.0))
+    found = mine(anchors, positives, pool, ids, MiningSettings(near_duplicate=1.0))
     for place, item in enumerate(found.candidates):
         assert not {size + place, size + 20 + place} & set(item.lineup)
 
@@ -150,7 +150,7 @@ def test_a_chain_of_likenesses_is_cut_at_kept_rows():
 )
 def test_settings_that_cannot_be(settings, message):
     with pytest.raises(InputError, match=message):
-        Settings(**settings)
+        MiningSettings(**settings)
 
 
 def test_arrays_that_do_not_fit():

@@ -16,8 +16,8 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.results import Results
 from gmb_hf.report.compare import (
     QUANTITIES,
-    Comparison,
     Pair,
+    ResultsComparison,
     compare,
     count_changes,
     verdict,
@@ -51,7 +51,7 @@ def foreign(original: Results, change: Change = lambda plain: None) -> Results:
     return changed(original, strip)
 
 
-def pair(found: Comparison, name: str, quantity: str) -> Pair:
+def pair(found: ResultsComparison, name: str, quantity: str) -> Pair:
     return next(item for item in found.indicators if item.name == name).values[quantity]
 
 
@@ -200,7 +200,7 @@ class TestFiles:
     """Markdown, CSV and JSON."""
 
     @pytest.fixture
-    def found(self, first: Results) -> Comparison:
+    def found(self, first: Results) -> ResultsComparison:
         def change(plain: dict[str, Any]) -> None:
             plain["indicators"][0]["name"] = "new|one"
             plain["indicators"][1]["layer_A"]["auc"] = 0.123
@@ -208,7 +208,7 @@ class TestFiles:
 
         return compare(first, changed(first, change))
 
-    def test_markdown(self, found: Comparison, tmp_path: Path) -> None:
+    def test_markdown(self, found: ResultsComparison, tmp_path: Path) -> None:
         text = write_comparison(found, "a_1.yaml", "b.yaml", tmp_path / "c.md").read_text()
         assert "A is a_1.yaml, B is b.yaml." in text
         assert "| indicator | label by runs | warned at 0.05 of runs | timely at" in text
@@ -219,7 +219,7 @@ class TestFiles:
         rows = [line for line in text.splitlines() if line.startswith("| ")]
         assert len({line.replace("\\|", "").count("|") for line in rows}) == 1
 
-    def test_csv_has_every_digit(self, found: Comparison, tmp_path: Path) -> None:
+    def test_csv_has_every_digit(self, found: ResultsComparison, tmp_path: Path) -> None:
         path = write_comparison(found, "a", "b", tmp_path / "c.csv")
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
@@ -229,7 +229,7 @@ class TestFiles:
         assert (auc["clock"]["B"], auc["clock"]["changed"]) == ("", "True")
         assert auc["new|one"]["only_in"] == "B"
 
-    def test_json(self, found: Comparison, tmp_path: Path) -> None:
+    def test_json(self, found: ResultsComparison, tmp_path: Path) -> None:
         path = write_comparison(found, "a", "b", tmp_path / "c.json")
         plain = json.loads(path.read_text(encoding="utf-8"))
         assert (plain["a"], plain["comparable"], plain["target"]) == ("a", True, 0.05)
@@ -237,6 +237,6 @@ class TestFiles:
         assert item["AUC"]["b"] == 0.123
         assert item["AUC"]["changed"]
 
-    def test_another_ending(self, found: Comparison, tmp_path: Path) -> None:
+    def test_another_ending(self, found: ResultsComparison, tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"c\.txt: a comparison is written as \.md, \.csv"):
             write_comparison(found, "a", "b", tmp_path / "c.txt")

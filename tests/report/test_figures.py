@@ -21,7 +21,7 @@ from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.report import style
-from gmb_hf.report.answer import Answer, answer
+from gmb_hf.report.answer import RankedVerdicts, answer
 from gmb_hf.report.curves import (
     align,
     grokking_curves,
@@ -332,7 +332,9 @@ def test_the_summary_of_a_score_without_any_number() -> None:
     item = results(["train_accuracy"]).indicators[0]
     layer = item.layer_B.model_copy(update={"fpr_floor_detected": False})
     bare = item.model_copy(update={"name": "x" * 90, "layer_B": layer})
-    said = Answer((bare,), target=0.5, n_runs=9, locked=True)  # at which nothing was measured
+    said = RankedVerdicts(
+        (bare,), target=0.5, n_runs=9, locked=True
+    )  # at which nothing was measured
     shown = texts(label_summary(said, **{**PANEL, "subtitle": "s" * 300}))
     assert "no alarm" in shown
     assert all(len(text) <= 150 for text in shown)
@@ -368,7 +370,7 @@ def test_a_figure_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 def test_what_a_results_file_lacks_is_left_out() -> None:
     item = results(["csd_lag1"]).indicators[0]
     bare = item.model_copy(update={"x_sign": -1, "x_alarm_eligible": False, "x_reasons": ("odd",)})
-    shown = texts(label_summary(Answer((bare,), 0.05, 9, True), **PANEL))
+    shown = texts(label_summary(RankedVerdicts((bare,), 0.05, 9, True), **PANEL))
     assert {"csd_lag1 (reversed)", "odd"} <= set(shown)
 
 

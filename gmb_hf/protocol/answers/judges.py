@@ -34,7 +34,7 @@ from gmb_hf._version import __version__
 from gmb_hf.base.errors import InputError, choose, positive_int, unknown
 from gmb_hf.base.files import clear_os_errors
 from gmb_hf.base.fingerprints import item_hash
-from gmb_hf.base.pretrained import Source
+from gmb_hf.base.pretrained import ModelSource
 from gmb_hf.protocol.answers import files
 from gmb_hf.protocol.answers.models import Head, Model, equally_long, head_of
 from gmb_hf.training.launch import chosen_device
@@ -262,7 +262,7 @@ def _chosen_label(place: str, config: Any, label: str | None) -> tuple[int, str]
     return next(number for number, name in names.items() if name == label), label
 
 
-def load_judge(source: Source, asking: Asking, *, device: str = "auto") -> Judge:
+def load_judge(source: ModelSource, asking: Asking, *, device: str = "auto") -> Judge:
     """The judge of a model; its weights are loaded when it first rates.
 
     Args:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.files import read_json
-from gmb_hf.base.pretrained import Source
+from gmb_hf.base.pretrained import ModelSource
 from gmb_hf.base.pretrained import find_model as find_model
 from gmb_hf.protocol.answers.files import LARGEST, check_text, shown
 from gmb_hf.protocol.language.data import check_together, load_network, read_pretrained
@@ -66,7 +66,7 @@ class Model:
             missing, there is no tokenizer, or the tokenizer is another model's.
     """
 
-    source: Source
+    source: ModelSource
     head: Head
     given_tokenizer: Any = None
     device: str = "cpu"
@@ -193,7 +193,7 @@ class Model:
         return found
 
 
-def head_of(source: Source) -> Head | None:
+def head_of(source: ModelSource) -> Head | None:
     """Which kind of model a source holds; None where its config does not say."""
     named = [str(name) for name in source.config().get("architectures") or []]
     found = [head for head, ends in _ENDINGS.items() for name in named if name.endswith(ends)]

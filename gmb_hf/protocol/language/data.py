@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gmb_hf._version import __version__
 from gmb_hf.base.errors import InputError, positive_int
 from gmb_hf.base.files import atomic_path, read_json, whole_folder, write_json, write_text
-from gmb_hf.base.pretrained import Source, find_tokenizer
+from gmb_hf.base.pretrained import ModelSource, find_tokenizer
 from gmb_hf.protocol.language.config import BYTES, LanguageConfig
 from gmb_hf.tasks.shards import stream_shard
 from gmb_hf.tasks.text import SEPARATOR, Piece, Tally, Text, described
@@ -38,7 +38,7 @@ _MOST_UNUSED = 0.1  # share of the vocabulary: some models pad theirs to a round
 
 
 def read_pretrained(
-    source: Source, auto_class: str, *, what: str = "loaded", **options: Any
+    source: ModelSource, auto_class: str, *, what: str = "loaded", **options: Any
 ) -> Any:
     """What an Auto class of transformers reads in the folder of a source, in silence.
 
@@ -58,7 +58,7 @@ def read_pretrained(
         raise InputError(f"{source.place}: could not be {what}: {reason}") from None
 
 
-def load_network(source: Source, auto_class: str, kind: str) -> Any:
+def load_network(source: ModelSource, auto_class: str, kind: str) -> Any:
     """A model of a `kind` with all of its weights, from safetensors, float32.
 
     `InputError` where it cannot be read, or weights are missing or of another shape.
@@ -76,27 +76,27 @@ def load_network(source: Source, auto_class: str, kind: str) -> Any:
     return network
 
 
-def tokenizer_source(name: str) -> Source:
+def tokenizer_source(name: str) -> ModelSource:
     """Where a tokenizer lies, in a folder or a repository of the Hub; "byte" lies in none.
 
     `InputError` where there is none, the Hub cannot be reached, or it brings code of its own.
     """
     if name == BYTES:
-        return Source(BYTES, Path(), BYTES)
+        return ModelSource(BYTES, Path(), BYTES)
     try:
         return find_tokenizer(name)
     except InputError as error:
         raise _no_tokenizer(name, error) from None
 
 
-def load_tokenizer(name: str | Path | Source) -> Any:
+def load_tokenizer(name: str | Path | ModelSource) -> Any:
     """A tokenizer with an end of document: "byte", a folder's, or one of the Hub.
 
     `InputError` as `tokenizer_source`; where it cannot be loaded, or has no end of document.
     """
     from transformers import ByT5Tokenizer
 
-    source = name if isinstance(name, Source) else tokenizer_source(str(name))
+    source = name if isinstance(name, ModelSource) else tokenizer_source(str(name))
     if source.identity == BYTES:
         return ByT5Tokenizer(extra_ids=0)
     try:

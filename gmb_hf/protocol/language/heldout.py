@@ -35,7 +35,7 @@ class Checkpoint(NamedTuple):
     """A causal language model in evaluation mode, its tokenizer, and what it was trained on.
 
     `training_text` is what `training_text.json` says, None where there is none; `identity` is by
-    what the model is known, as `Source` has it.
+    what the model is known, as `ModelSource` has it.
     """
 
     model: nn.Module
