@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.commands import GMB
 from benchmarks.harness import Line, timed
 from benchmarks.laws import CADENCE, LAWS, draws, noise, raised
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.benchmark.records import Label

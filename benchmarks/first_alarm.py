@@ -14,14 +14,15 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Line
 from benchmarks.laws import CADENCE, LAWS, Law, draws, noise, raised
-from gmb_hf.benchmark.calibration import Judgement, run_threshold
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.core.thresholds import run_threshold
 from gmb_hf.benchmark.first_alarm import FirstAlarms, measure
 from gmb_hf.benchmark.records import SUPPORTED
-from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
+from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
-from gmb_hf.design.power import promise
+from gmb_hf.core.thresholds import promise
 from gmb_hf.runs.panel import Panel
 
 LOCKS = 2000
@@ -42,7 +43,7 @@ DESIGN = Design.minimal(
     run_budgets=[0.1, 0.2],
     primary_run_budget=0.2,
     min_targets_ok=1,
-    warned_min=0.0,
+    detection_min=0.0,
     max_label_flip_rate=1.0,
     lead_time_median_min=20.0,
     smoothing_sweep=[1],

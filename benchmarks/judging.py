@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 from benchmarks.harness import Line, side
 from benchmarks.laws import LAWS, noise, raised
 from gmb_hf.base.stats import resamples
-from gmb_hf.benchmark.calibration import Judgement, spec_threshold
-from gmb_hf.benchmark.nulls import reach, risk_set_chances, uniform_draws
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.core.thresholds import spec_threshold
+from gmb_hf.benchmark.nulls import reach, risk_set_chances
+from gmb_hf.core.nulls import uniform_draws
 from gmb_hf.benchmark.operationality import diagnose, layer_b
 from gmb_hf.benchmark.ranking import layer_a
 from gmb_hf.benchmark.scores import NegativeScores, Scores

@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.harness import Line
 from benchmarks.laws import LAWS, Law, draws, noise, with_events
 from gmb_hf.base.stats import holm
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.nulls import chance, largest_p
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.utility import warnings_at

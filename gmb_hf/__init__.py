@@ -16,9 +16,9 @@ from gmb_hf._version import __version__ as __version__
 
 if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal to _HOME
     from gmb_hf.base.errors import InputError as InputError
-    from gmb_hf.benchmark.calibration import Judgement as Judgement
     from gmb_hf.benchmark.evaluate import evaluate_lock as evaluate_lock
     from gmb_hf.benchmark.evaluate import evaluate_runs as evaluate_runs
+    from gmb_hf.benchmark.judgement import Judgement as Judgement
     from gmb_hf.benchmark.locking import make_lock as make_lock
     from gmb_hf.benchmark.results import Results as Results
     from gmb_hf.benchmark.scores import Scores as Scores

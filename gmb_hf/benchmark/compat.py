@@ -34,7 +34,7 @@ from gmb_hf.benchmark.robustness import LayerDRecord
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.sections import CalibrationRecord
 from gmb_hf.benchmark.utility import LayerCRecord, OperatingPointRecord
-from gmb_hf.benchmark.verdict import IndicatorRecord, uncontrolled, unranked
+from gmb_hf.benchmark.verdict import IndicatorRecord, unranked
 from gmb_hf.design.candidates import Candidate
 from gmb_hf.indicators.catalogue import compute
 from gmb_hf.runs.panel import Panel
@@ -578,9 +578,12 @@ def _conclude(
     """
     faults = {}
     if layer_b.fpr_floor_detected:
-        faults["fpr_floor"] = f"no threshold has a false positive rate below {layer_b.fpr_min:.3f}"
+        faults["windows_floor"] = (
+            f"no threshold has a false positive rate below {layer_b.fpr_min:.3f}"
+        )
     if layer_b.controllability_pass is False:
-        faults["fpr_uncontrolled"] = uncontrolled(layer_b, settings.min_targets_ok)
+        held = f"{layer_b.n_met} of {len(layer_b.targets)} false-alarm budgets hold"
+        faults["windows_uncontrolled"] = f"{held}, {settings.min_targets_ok} must"
     if faults and (layer_a.auc is None or layer_a.auc <= 0.5):
         faults["no_ranking_signal"] = unranked(layer_a)
     label, opening = INCONCLUSIVE, "Not decided"
@@ -601,7 +604,7 @@ def _conclude(
 
 def _why_null(record: OpenSection, field: str) -> str:
     if field in _LEADS:
-        return "no event was warned of" if getattr(record, "x_n_events", 0) else _NO_EVENT
+        return "no event was detected" if getattr(record, "x_n_events", 0) else _NO_EVENT
     return _REASONS.get(field, _NOT_COMPUTED)
 
 
@@ -654,7 +657,10 @@ def reproduce(
         refuse_gaps(panel, "score")
         scores[entry.name] = Scores.from_panel(panel, events).smooth(settings.smoothing)
         measured = measure(scores[entry.name], settings)
-        records.append(measured.declared(**entry.declaration, why=_why_null))
+        said = entry.declared
+        stated = {"name": said.name, "family": said.family, "x_sign": said.sign}
+        stated["x_sees_test_labels"] = said.sees_test_labels
+        records.append(measured.model_copy(update=stated).explained(_why_null))
     results = Results.assemble(
         records,
         log,

@@ -20,18 +20,13 @@ from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.prepare import Entry, Prepared, prepare
-from gmb_hf.benchmark.scores import Scores, label_windows
+from gmb_hf.benchmark.scores import Scores, score_windows
+from gmb_hf.core.thresholds import in_words, runs_needed, runs_to_promise
 from gmb_hf.design.candidates import ENSEMBLE, Ensemble
 from gmb_hf.design.design import Design
 from gmb_hf.design.lint import Finding, warning
 from gmb_hf.design.lock import LockedHealth
-from gmb_hf.design.locked_ensembles import (
-    LockedEnsemble,
-    LockedMember,
-    LockedTree,
-    feature_name,
-)
-from gmb_hf.design.power import in_words, runs_needed, runs_to_promise
+from gmb_hf.design.locked_ensembles import LockedEnsemble, LockedMember, LockedTree, feature_name
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.ensemble import boosted, features_of, fitted_ensemble, squashed
 from gmb_hf.runs.runlog import RunLog
@@ -369,7 +364,7 @@ class MemberScores:
         place = {run: row for row, run in enumerate(self.scores[0].runs)}
         chosen = [place[run] for run in sorted(runs) if run in place]
         parts = [scores.select(chosen) for scores in self.scores]
-        windows = [label_windows(part, self._prereg) for part in parts]
+        windows = [score_windows(part, self._prereg) for part in parts]
         # Where windows without a score are left out, one member that has none is enough.
         positive = np.logical_and.reduce([one.positive for one in windows])
         negative = np.logical_and.reduce([one.negative for one in windows])

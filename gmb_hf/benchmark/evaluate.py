@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.first_alarm import OtherEventRecord, before_event
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.prepare import CONTROLS, Prepared, Runs, namesakes, prepare, statements_of
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.sections import CalibrationRecord
 from gmb_hf.benchmark.verdict import judge_all
+from gmb_hf.core.thresholds import effective_budget
 from gmb_hf.design.candidates import ENSEMBLE
 from gmb_hf.design.design import Design
 from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
 from gmb_hf.design.lock import Lock, differing, refuse_shared_runs
 from gmb_hf.design.looks import look_notes, next_look
-from gmb_hf.design.power import effective_budget
 from gmb_hf.runs.runlog import RunLog
 
 # With too few runs there is no verdict but INCONCLUSIVE, which says so itself.
@@ -230,9 +230,10 @@ def _evaluate(
         variants,
         controls=CONTROLS,
         facts=prepared.facts,
-        declared={entry.name: entry.declaration for entry in entries},
+        declared={entry.name: entry.declared for entry in entries},
         other_events=before_other_events(prepared, explore),
         locked=lock is not None,
+        last_look=lock is not None and look is not None and look >= lock.design.looks,
         on_done=on_done,
     )
     # Of all scores but ensembles, which calibrate on fewer runs; the controls are among them.

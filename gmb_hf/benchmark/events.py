@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError, choose, fraction, nearest, positive_int
 from gmb_hf.base.files import write_text
+from gmb_hf.core.events import jump_steps, plateau_steps
 from gmb_hf.design.design import Design
 from gmb_hf.design.event_types import EVENT_TYPES, EventDefinition
 from gmb_hf.indicators.causal import difference, trailing_mean
@@ -145,9 +145,6 @@ def events_the_other_way(log: RunLog, design: Design) -> int:
 
 # What the detectors share: which numbers an event may be read from, and from when on.
 
-SLACK = 1e-12
-"""Accuracies are ratios: .95 - .80 must count as a jump of .15, which floats deny."""
-
 
 def require_numbers(metric: Panel, *, ignore: bool) -> Panel:
     """Refuse a metric that is no number throughout a run, and unless `ignore` anywhere.
@@ -179,6 +176,11 @@ def require_numbers(metric: Panel, *, ignore: bool) -> Panel:
 def _upward(values: NDArray[np.float64], design: Design) -> NDArray[np.float64]:
     """The values such that an event is a rise: those of a metric that is to fall are negated."""
     return -values if design.falling else values
+
+
+def _level(level: float | None, design: Design) -> float | None:
+    """A level of the metric as one of `_upward` values."""
+    return -level if level is not None and design.falling else level
 
 
 def _from_least_step(metric: Panel, design: Design) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
@@ -217,28 +219,17 @@ def jump_events(metric: Panel, design: Design) -> Events:
             f"event.window_W_event is {design.w_event} steps, but {metric.name!r} is logged every "
             f"{cadence} steps; W must be a positive multiple of that, e.g. {multiple}"
         )
-    ahead = design.w_event // cadence
-    n_runs, width = metric.values.shape
-    reach = max(width - ahead, 0)
-    values = _upward(metric.values, design)
-    before, after = values[:, :reach], values[:, ahead:]
-    highest = np.fmax.accumulate(values, axis=1)[:, :reach]
-
     allowed, first = _from_least_step(metric, design)
-    jumped = allowed[:, :reach] & metric.present[:, ahead:]
-    jumped &= after - before >= design.jump_threshold - SLACK
-    if design.theta_floor is not None:
-        jumped &= after >= _upward(np.array(design.theta_floor), design) - SLACK
-    if design.require_new_max:
-        jumped &= after > highest
-
-    step, dips = np.full(n_runs, np.nan), 0
-    rows = np.flatnonzero(jumped.any(axis=1))
-    if len(rows):
-        at = jumped[rows].argmax(axis=1)
-        step[rows] = metric.steps[rows, at]
-        dips = int((after[rows, at] <= highest[rows, at]).sum())
-    return Events(metric.runs, step, first, dips)
+    found = jump_steps(
+        _upward(metric.values, design),
+        metric.steps,
+        ahead=design.w_event // cadence,
+        threshold=design.jump_threshold,
+        allowed=allowed,
+        level=_level(design.theta_floor, design),
+        new_max=design.require_new_max,
+    )
+    return Events(metric.runs, found.step, first, found.n_dip_recoveries)
 
 
 # E_plateau: the metric reaches a level and holds it (SC-1 persistence).
@@ -268,24 +259,23 @@ def plateau_events(metric: Panel, design: Design) -> Events:
     # The design has refused the type without these two.
     length, level = design.plateau_checkpoints or 1, design.plateau_threshold or 0.0
     dips = design.plateau_regression or 0
-    n_runs, width = metric.values.shape
+    width = metric.values.shape[1]
     if length > width:
         raise InputError(
             f"event.x_plateau_checkpoints is {length}, but the longest run has {width} "
             f"checkpoint(s) of {metric.name!r}; ask for fewer, or train longer"
         )
-    values, line = _upward(metric.values, design), _upward(np.array(level), design)
-    held = metric.present & (values >= line - SLACK)
     allowed, first = _from_least_step(metric, design)
-    whole = metric.present[:, length - 1 :]
-    starts = whole & (held & allowed)[:, : whole.shape[1]]
-    # A stretch below the level that is too long lies within the K if it begins in the first
-    # K - dips of them.
-    broken = sliding_window_view(~held, dips + 1, axis=1).all(axis=2)
-    lost = np.asarray(sliding_window_view(broken, length - dips, axis=1).any(axis=2))
-    starts &= ~lost[:, : whole.shape[1]]
-    steps = metric.steps[np.arange(n_runs), starts.argmax(axis=1)]
-    return Events(metric.runs, np.where(starts.any(axis=1), steps, np.nan), first)
+    step = plateau_steps(
+        _upward(metric.values, design),
+        metric.steps,
+        level=-level if design.falling else level,
+        length=length,
+        dips=dips,
+        allowed=allowed,
+        present=metric.present,
+    )
+    return Events(metric.runs, step, first)
 
 
 # E_regime: the transition that PT-MSS registers, from force, info and constraint of a run log and

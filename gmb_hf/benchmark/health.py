@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.core.thresholds import runs_needed
 from gmb_hf.design.design import Design
 from gmb_hf.design.lock import LockedDrift, LockedHealth, LockedSide
-from gmb_hf.design.power import runs_needed
 from gmb_hf.runs.panel import Panel
 
 PARTS = 8

@@ -19,23 +19,17 @@ import pyarrow.compute as pc
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import spreadsheet
 from gmb_hf.base.files import write_text
-from gmb_hf.benchmark.calibration import (
-    RULE_THRESHOLD,
-    RULES,
-    Judgement,
-    run_maxima,
-    run_thresholds,
-)
 from gmb_hf.benchmark.ensembles import cross_fitted, lock_ensembles, unwatched
 from gmb_hf.benchmark.events import events_the_other_way
-from gmb_hf.benchmark.first_alarm import FirstAlarms
 from gmb_hf.benchmark.health import lock_health
-from gmb_hf.benchmark.nulls import NULLS
+from gmb_hf.benchmark.judgement import RULE_THRESHOLD, Judgement, by_runs, by_windows
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.prepare import CONTROLS, Entry, Prepared, Runs, prepare, statements_of
 from gmb_hf.benchmark.ranking import layer_a
-from gmb_hf.benchmark.scores import NegativeScores, Scores, label_windows
+from gmb_hf.benchmark.scores import Scores, score_windows
 from gmb_hf.benchmark.utility import operating_point
+from gmb_hf.core.nulls import labels_of
+from gmb_hf.core.thresholds import Negatives, run_maxima
 from gmb_hf.design.design import Design
 from gmb_hf.design.lint import (
     DesignFacts,
@@ -46,14 +40,7 @@ from gmb_hf.design.lint import (
     lint,
     refuse_unsound,
 )
-from gmb_hf.design.lock import (
-    CENTRAL,
-    Lock,
-    LockedCandidate,
-    columns_read,
-    differing,
-    member_key,
-)
+from gmb_hf.design.lock import CENTRAL, Lock, LockedCandidate, columns_read, differing, member_key
 from gmb_hf.design.locked_ensembles import LockedEnsemble
 from gmb_hf.design.strata import event_facts
 from gmb_hf.indicators.catalogue import compute
@@ -142,7 +129,6 @@ def _freeze(entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None) -
     Those of an ensemble come from the runs that its fit did not see.
     """
     design = prepared.design
-    rule = RULES[design.protocol]
     found: dict[str, Mapping[float, float]] = {}
     first: dict[str, Mapping[float, float]] = {}
     maxima: dict[str, float] = {}
@@ -151,25 +137,23 @@ def _freeze(entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None) -
         if window not in series:
             series[window] = _of_calibration(prepared.scores(entry, window=window), ensemble)
         scores = series[window].smooth(smooth)
-        windows = label_windows(scores, design)
-        negatives = NegativeScores.of(scores, windows)
-        found[key] = {target: rule(negatives, target) for target in design.fpr_targets}
+        negative = score_windows(scores, design).negative
+        found[key], _ = by_windows(design, Negatives.of(scores.values, negative))
         if design.protocol == "strict":
-            greatest = run_maxima(scores, windows)
+            greatest = run_maxima(scores.values, negative)
             if key == CENTRAL:
                 pairs = zip(scores.runs, greatest.tolist(), strict=True)
                 maxima = {run: most for run, most in pairs if not isnan(most)}
-            first[key] = run_thresholds(greatest, design)
+            first[key], _ = by_runs(design, greatest)
             if entry.indicator.rule:
                 first[key] = dict.fromkeys(design.run_budgets, RULE_THRESHOLD)
     others, known = {}, {}
     for name, other in prepared.other_events.items():
         scores = _of_calibration(other.scores(entry), ensemble)
-        greatest = run_maxima(scores, label_windows(scores, other.design))
-        others[name] = run_thresholds(greatest, other.design)
+        greatest = run_maxima(scores.values, score_windows(scores, other.design).negative)
+        others[name], known[name] = by_runs(other.design, greatest)
         if entry.indicator.rule:
             others[name] = dict.fromkeys(design.run_budgets, RULE_THRESHOLD)
-        known[name] = int((~np.isnan(greatest)).sum())
     indicator = entry.indicator
     return LockedCandidate.freeze(
         found,
@@ -297,7 +281,7 @@ def _empty_as_nan(log: RunLog) -> RunLog:
 # Before a lock: both signs of every candidate, a search and no claim.
 
 
-_BY_RUNS = ("warned", "timely", "false_share", "blind", "run_p_value")
+_BY_RUNS = ("detection_rate", "timely_rate", "false_alarm_rate", "chance", "run_p_value")
 DRAWS = 200  # of the nulls and the bootstrap: a search needs no third digit
 
 
@@ -309,15 +293,16 @@ class Explored:
 
     Attributes:
         indicator, family, sign, sees_test_labels: what was tried.
-        warned, timely: at the primary budget of runs, shares of events by their first alarm.
-        false_share: share of runs with a false alarm.
-        blind: the share of events that the hardest blind alarm of that cost warns of.
-        run_p_value: exact, that it warns of as many; not adjusted for the search. These five are
+        detection_rate, timely_rate: at the primary budget of runs, shares of events that the first
+            alarm detects.
+        false_alarm_rate: share of runs with a false alarm.
+        chance: the detection rate of the hardest chance baseline of that cost.
+        run_p_value: exact, that it detects as many; not adjusted for the search. These five are
             None where no threshold keeps the budget.
         auc, ap: pooled over windows.
         achieved_fpr: mean over runs of each run's rate, at the primary operating point.
-        coverage: share of events warned of. lead_time_median: in steps.
-        nulls: mean coverage by chance at equal false-alarm cost, by the name of the null.
+        coverage: share of events with an alarm in their horizon. lead_time_median: in steps.
+        nulls: coverage by chance at equal false-alarm cost, by the name of the baseline.
         p_value: the largest of the nulls', not adjusted for the search.
     """
 
@@ -325,10 +310,10 @@ class Explored:
     family: str
     sign: int
     sees_test_labels: bool | None
-    warned: float | None
-    timely: float | None
-    false_share: float | None
-    blind: float | None
+    detection_rate: float | None
+    timely_rate: float | None
+    false_alarm_rate: float | None
+    chance: float | None
     run_p_value: float | None
     auc: float | None
     ap: float | None
@@ -338,11 +323,6 @@ class Explored:
     nulls: Mapping[str, float]
     p_value: float | None
 
-    @property
-    def chance(self) -> float | None:
-        """The coverage of the hardest null."""
-        return max(self.nulls.values(), default=None)
-
 
 def explore(
     design: Design,
@@ -351,7 +331,7 @@ def explore(
     combinations: bool = True,
     on_done: Callable[[str], None] | None = None,
 ) -> list[Explored]:
-    """Both signs of every candidate and control on explore runs, what warns of most events first.
+    """Both signs of every candidate and control on explore runs, what detects most events first.
 
     Thresholds are cross-fitted over the runs, so no run is judged by one that it helped to find.
 
@@ -375,7 +355,8 @@ def explore(
         if on_done is not None:
             on_done(entry.name)
     return sorted(
-        rows, key=lambda row: (-(row.warned or 0.0), -(row.coverage or 0.0), row.p_value or 1.0)
+        rows,
+        key=lambda row: (-(row.detection_rate or 0.0), -(row.coverage or 0.0), row.p_value or 1.0),
     )
 
 
@@ -383,14 +364,15 @@ def _explored(entry: Entry, sign: int, judgement: Judgement) -> Explored:
     primary, ranking = judgement.design.primary_fpr, layer_a(judgement)
     gate = layer_b(judgement, intervals=False)
     point = operating_point(judgement, primary)
-    alarms = FirstAlarms.of(judgement, judgement.design.primary_run_budget)
-    by_runs: dict[str, float | None] = dict.fromkeys(_BY_RUNS)
-    if np.isfinite(alarms.threshold).all():
-        by_runs = {
-            "warned": alarms.warned_share,
-            "timely": alarms.timely_share,
-            "false_share": alarms.false_share,
-            "blind": alarms.blind_share,
+    budget = judgement.design.primary_run_budget
+    alarms = judgement.first_alarms(budget)
+    first: dict[str, float | None] = dict.fromkeys(_BY_RUNS)
+    if judgement.run_calibrated.finite(budget):
+        first = {
+            "detection_rate": alarms.detection_rate,
+            "timely_rate": alarms.timely_rate,
+            "false_alarm_rate": alarms.false_alarm_rate,
+            "chance": alarms.chance,
             "run_p_value": alarms.p_value,
         }
     return Explored(
@@ -403,9 +385,9 @@ def _explored(entry: Entry, sign: int, judgement: Judgement) -> Explored:
         achieved_fpr=gate.at(primary).achieved,
         coverage=point.coverage,
         lead_time_median=point.lead_time_median,
-        nulls={name: null.mean_coverage for name, null in point.nulls.items()},
+        nulls={name: one.detection_rate for name, one in point.x_baselines.items()},
         p_value=point.x_p_value,
-        **by_runs,
+        **first,
     )
 
 
@@ -415,9 +397,10 @@ def write_explored(rows: Sequence[Explored], path: str | Path) -> Path:
     writer = csv.writer(text, lineterminator="\n")  # None is an empty cell
     names = [entry.name for entry in dataclasses.fields(Explored)]
     at = names.index("nulls")
-    writer.writerow([*names[:at], *(f"{null}_null" for null in NULLS), *names[at + 1 :]])
+    nulls = labels_of("windows")
+    writer.writerow([*names[:at], *(f"{null}_coverage" for null in nulls), *names[at + 1 :]])
     for row in rows:
         values = [getattr(row, name) for name in names]
         values = [spreadsheet(one) if isinstance(one, str) else one for one in values]
-        writer.writerow([*values[:at], *map(row.nulls.get, NULLS), *values[at + 1 :]])
+        writer.writerow([*values[:at], *map(row.nulls.get, nulls), *values[at + 1 :]])
     return write_text(path, text.getvalue())

@@ -7,8 +7,7 @@ effective sample size, D5 abstain rate. All but the last look at negative window
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,14 +23,18 @@ from gmb_hf.base.stats import (
     ratio_interval,
     resamples,
 )
-from gmb_hf.benchmark.calibration import Judgement, per_run, run_maxima
+from gmb_hf.benchmark.gates import SLACK, State, budget_state, enough_budgets
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
-from gmb_hf.design.power import effective_budget, pass_line, runs_needed
+from gmb_hf.core.thresholds import (
+    Floor,
+    effective_budget,
+    floor_certificate,
+    pass_line,
+    runs_needed,
+)
+from gmb_hf.core.utility import WindowAlarms
 
-State = Literal["met", "missed", "straddles"]
-
-# .04 misses .05 by .010000000000000002: a tolerance of .01 must still hold.
-_SLACK = 1e-12
 _NO_NEGATIVE = WhyNull(NO_NEGATIVE)
 
 
@@ -55,10 +58,9 @@ class AchievedRecord(OpenSection):
         Number, WhyNull("only strict thresholds from a known number of runs have one")
     ] = None
     # By the point: the threshold is finite, the score can alarm at this rate, and the rate does
-    # not exceed the target by more than `pass_line` allows. What `strict` decides by.
+    # not exceed the target by more than `pass_line` allows.
     x_within_budget: bool | None = None
-    # `strict`: whether the interval decides it; `straddles` where it does not, or where there are
-    # too few calibration runs for any threshold. `v0.4`: whether |achieved - target| <= fpr_eps.
+    # `strict`: whether the budget is met, by `budget_state`. `v0.4`: |pooled - target| <= fpr_eps.
     x_state: State | None = None
     x_few_runs: bool | None = None  # too few calibration runs for a finite threshold
 
@@ -81,32 +83,20 @@ class FloorRecord(OpenSection):
         """The least rate of any threshold that alarms: 0 where positives lie above negatives."""
         return 0.0 if self.zero_reached else self.f_min_pos
 
-    @property
-    def tied(self) -> bool:
-        """Whether several windows share the highest score.
-
-        A single window at the top is no property of the score: it counts 1/(runs x windows of its
-        run), which only tells how few of them there are, and more runs would bring smaller steps.
-        """
-        return (self.tied_windows or 0) > 1
-
-    def forbids(self, rate: float) -> bool:
-        """Whether the score, by ties, keeps every threshold that alarms above a rate."""
-        return self.tied and self.least > rate + _SLACK
-
 
 class LayerBRecord(OpenSection):
     """The operationality gate: the specification's rule, and beside it that of `strict`."""
 
     targets: Many[FiniteFloat]
     achieved: Many[AchievedRecord]
-    ok_targets: Count | None  # |achieved - target| <= fpr_eps
-    # The least rate over the targets whose threshold is finite and alarms; if there are none, the
-    # least that the finite thresholds nearest to the targets give.
+    ok_targets: Count | None  # |pooled rate - target| <= fpr_eps
+    # The least pooled rate over the targets whose threshold is finite and alarms; if there are
+    # none, the least that the finite thresholds nearest to the targets give.
     fpr_min: Annotated[Number, _NO_NEGATIVE]
     controllability_pass: bool | None
     fpr_floor_detected: bool | None  # fpr_min > fpr_floor_max
-    x_budget_pass: bool | None = None  # enough targets are `x_within_budget`
+    x_budget_pass: bool | None = None  # enough budgets are met, see `x_budget_state`
+    x_budget_state: State | None = None  # over the targets that have a finite threshold
     # Which of the two decided; with `x_budget_pass` goes `x_floor_certificate.floor`.
     x_decided_by: Literal["controllability_pass", "x_budget_pass"] | None = None
     x_passed: bool | None = None  # controllable and without a floor, by what decided
@@ -134,77 +124,28 @@ class LayerBRecord(OpenSection):
         return self.x_floor_certificate is not None and self.x_floor_certificate.floor
 
     @property
-    def n_within(self) -> int | None:
-        """How many targets are `x_within_budget`; None where that is not known."""
-        within = [result.x_within_budget for result in self.achieved]
-        return None if None in within else sum(map(bool, within))
-
-    @property
     def n_met(self) -> int | None:
         """How many targets are met, by what decided."""
-        return self.n_within if self.by_budget else self.ok_targets
-
-    @property
-    def surely_met(self) -> int:
-        """Targets that are met beyond the interval's doubt."""
-        return sum(result.x_state == "met" for result in self.achieved)
-
-    @property
-    def open_targets(self) -> int:
-        """Targets that more runs would have to decide."""
-        return sum(result.x_state == "straddles" for result in self.achieved)
+        if not self.by_budget:
+            return self.ok_targets
+        states = [result.x_state for result in self.achieved]
+        return None if None in states else states.count("met")
 
     def at(self, target: float) -> AchievedRecord:
         """The result for one target."""
         return next(result for result in self.achieved if result.target == target)
 
 
-@per_run
-def false_alarms(judgement: Judgement, target: float) -> NDArray[np.int64]:
-    """Alarmed negative windows of each run, int64 [R]."""
-    alarmed = judgement.alarms(target) & judgement.windows.negative
-    return np.asarray(alarmed.sum(axis=1, dtype=np.int64))
-
-
-def run_rates(judgement: Judgement, target: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """False alarms of each run, int64 [R], and their share of its negatives, float64 [R]."""
-    false, counts = false_alarms(judgement, target), extremes(judgement).counts
-    return false, np.divide(false, counts, out=np.zeros(len(counts)), where=counts > 0)
-
-
-class Extremes(NamedTuple):
-    """The top of the scores of R runs."""
-
-    counts: NDArray[np.int64]  # of negative windows
-    negative: NDArray[np.float64]  # the greatest score of one; NaN where there is none
-    ties: NDArray[np.int64]  # how many of them share it
-    positive: NDArray[np.float64]  # the greatest score of a positive window; or -infinity
-
-
-@per_run
-def extremes(judgement: Judgement) -> Extremes:
-    """The top of the held-out scores."""
-    values, windows = judgement.evaluation.values, judgement.windows
-    highest = run_maxima(judgement.evaluation, windows)
-    ties = windows.negative & (values == highest[:, None])
-    positive = np.where(windows.positive, values, -np.inf).max(axis=1, initial=-np.inf)
-    return Extremes(windows.negative.sum(axis=1), highest, ties.sum(axis=1), positive)
-
-
-def bootstrap_rate(
-    judgement: Judgement, false: NDArray[np.int64], rates: NDArray[np.float64]
-) -> IntervalRecord | None:
+def bootstrap_rate(judgement: Judgement, alarms: WindowAlarms) -> IntervalRecord | None:
     """The run-cluster bootstrap interval of a false positive rate, and nothing else."""
-    counts, design = extremes(judgement).counts, judgement.design
+    counts, design = alarms.n_negative, judgement.design
     weights = resamples(len(counts), design.bootstrap_draws, design.seed)
     if judgement.strict:
-        return ratio_interval(rates, (counts > 0).astype(np.float64), weights)
-    return ratio_interval(false.astype(np.float64), counts.astype(np.float64), weights)
+        return ratio_interval(alarms.false_alarm_rates, (counts > 0).astype(np.float64), weights)
+    return ratio_interval(alarms.n_false.astype(np.float64), counts.astype(np.float64), weights)
 
 
-def rate_interval(
-    judgement: Judgement, false: NDArray[np.int64], rates: NDArray[np.float64]
-) -> IntervalRecord | None:
+def rate_interval(judgement: Judgement, alarms: WindowAlarms) -> IntervalRecord | None:
     """The run-cluster bootstrap; the fewer runs alarm, the more an exact bound is its upper end.
 
     A resample that misses every run that alarms knows no more than silence does, and resamples of
@@ -219,13 +160,17 @@ def rate_interval(
     is their share over that of the tail, .7 at k = 4, .3 at 5, .04 at 7, and none where less than
     one of the resamples is blind. So no single run makes the bound jump.
     """
-    n_runs, alarming = judgement.negatives.n_runs, int((false > 0).sum())
+    n_runs, alarming = alarms.n_runs, int((alarms.n_false > 0).sum())
+    if not n_runs:
+        return None
     silence = exact_binomial(0, n_runs)
-    interval = bootstrap_rate(judgement, false, rates) if alarming else silence
+    interval = bootstrap_rate(judgement, alarms) if alarming else silence
     blind = (1 - alarming / n_runs) ** n_runs
     if interval is None or not alarming or blind * judgement.design.bootstrap_draws < 1:
         return interval
-    exact = max(exact_binomial(alarming, n_runs).high * float(rates.max()), silence.high)
+    exact = max(
+        exact_binomial(alarming, n_runs).high * float(alarms.false_alarm_rates.max()), silence.high
+    )
     if exact <= interval.high:
         return interval
     weight = min(1.0, blind / ((1 - LEVEL) / 2))
@@ -238,155 +183,148 @@ def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
 
     Without `intervals` there are none, and the states follow the points.
     """
-    negatives = judgement.negatives
-    certificate, points = _points(judgement)
-    fpr_min, gaps = _nearest(judgement, points)
-    near, kept = sum(point.close for point in points.values()), _kept(judgement, points)
-    controlled = near >= judgement.design.min_targets_ok
-    floor = fpr_min is not None and fpr_min > judgement.design.fpr_floor_max + _SLACK
+    design, tops = judgement.design, judgement.tops
+    certificate = floor_certificate(*tops, per_run=judgement.strict)
+    achieved = tuple(
+        _target(judgement, target, certificate, intervals) for target in design.fpr_targets
+    )
+    near = sum(
+        row.x_achieved_pooled is not None
+        and abs(row.x_achieved_pooled - row.target) <= design.fpr_eps + SLACK
+        for row in achieved
+    )
+    state = enough_budgets(
+        [(row.target, row.x_state or "straddles", row.x_answer != "ABSTAIN") for row in achieved],
+        primary=design.primary_fpr,
+        least=design.min_targets_ok,
+    )
+    fpr_min = _least_rate(judgement)
+    controlled = near >= design.min_targets_ok
+    floor = fpr_min is not None and fpr_min > design.fpr_floor_max + SLACK
+    record = None
     if certificate is not None:
-        certificate = certificate.model_copy(update={"gaps": gaps})
-    tied = certificate is not None and bool(certificate.floor)
+        tied = certificate.forbids(min(design.fpr_targets) + design.fpr_eps)
+        record = FloorRecord(
+            f_min_pos=certificate.f_min_pos,
+            gaps=_gaps(judgement),
+            tied_value=certificate.tied_value,
+            tied_windows=certificate.tied_windows,
+            zero_reached=certificate.zero_reached,
+            floor=tied,
+        )
+    kept = state == "met"
+    tied = record is not None and bool(record.floor)
     return LayerBRecord(
-        targets=judgement.design.fpr_targets,
-        achieved=tuple(_target(judgement, f, point, intervals) for f, point in points.items()),
+        targets=design.fpr_targets,
+        achieved=achieved,
         ok_targets=near,
         fpr_min=fpr_min,
         controllability_pass=controlled,
         fpr_floor_detected=floor,
         x_budget_pass=kept,
+        x_budget_state=state,
         x_decided_by="x_budget_pass" if judgement.strict else "controllability_pass",
         x_passed=kept and not tied if judgement.strict else controlled and not floor,
-        x_floor_certificate=certificate,
+        x_floor_certificate=record,
         x_calibration=judgement.calibrated.method,
-        x_n_runs=negatives.n_runs,
-        x_n_windows=negatives.n_windows,
+        x_n_runs=int((tops.counts > 0).sum()),
+        x_n_windows=int(tops.counts.sum()),
         x_dropped_windows=judgement.windows.dropped,
     )
 
 
 def passes(judgement: Judgement) -> bool:
-    """`x_passed` of layer B, by the points, without the record: layer D asks for it often."""
+    """`x_passed` of layer B, by the points, without the record: layer D asks for it often.
+
+    A budget that is `shown` is met by a point within its line; a promise by what refutes it not.
+    """
     if not judgement.strict:
         return bool(layer_b(judgement, intervals=False).x_passed)
-    certificate, points = _points(judgement)
-    return _kept(judgement, points) and not (certificate is not None and bool(certificate.floor))
+    design = judgement.design
+    certificate = floor_certificate(*judgement.tops, per_run=True)
+    if certificate is not None and certificate.forbids(min(design.fpr_targets) + design.fpr_eps):
+        return False
+    states: list[tuple[float, State, bool]] = []
+    for target in design.fpr_targets:
+        finite = judgement.calibrated.finite(target)
+        able = finite and not (certificate is not None and certificate.forbids(target))
+        kept = able and _kept(judgement, target)
+        states.append((target, "met" if kept else "missed", finite))
+    least = design.min_targets_ok
+    return enough_budgets(states, primary=design.primary_fpr, least=least) == "met"
 
 
-class _Point(NamedTuple):
-    """One target on the held-out negatives, without an interval."""
-
-    false: NDArray[np.int64]
-    rates: NDArray[np.float64]
-    achieved: float | None
-    pooled: float | None
-    finite: bool  # every threshold
-    able: bool  # whether it could be within its budget at all, and
-    within: bool  # whether it is
-    close: bool  # |achieved - target| <= eps
-
-
-def _points(judgement: Judgement) -> tuple[FloorRecord | None, dict[float, _Point]]:
-    """The certificate without its gaps, and each target's point."""
-    certificate = _certify(judgement)
-    targets = judgement.design.fpr_targets
-    return certificate, {target: _point(judgement, target, certificate) for target in targets}
+def _kept(judgement: Judgement, target: float) -> bool:
+    """Whether a finite target holds by its point, or, where it is promised, is not refuted."""
+    alarms, line = judgement.alarms(target), pass_line(target, judgement.design.fpr_eps)
+    rate = alarms.run_mean_rate
+    if rate is None or rate <= line + SLACK:
+        return True
+    if judgement.basis != "promised":
+        return False
+    interval = rate_interval(judgement, alarms)
+    return interval is None or interval.low <= line + SLACK
 
 
-def _kept(judgement: Judgement, points: Mapping[float, _Point]) -> bool:
-    """Whether enough targets are within their budget."""
-    return sum(point.within for point in points.values()) >= judgement.design.min_targets_ok
-
-
-def _nearest(
-    judgement: Judgement, points: Mapping[float, _Point]
-) -> tuple[float | None, dict[str, float | None]]:
-    """`fpr_min`, and how near each target the nearest rate of a finite threshold that alarms is."""
-    gaps: dict[str, float | None] = {}
-    if not judgement.negatives.n_windows:
-        return None, gaps
-    in_use, nearest, rates = [], [], judgement.achievable_rates
-    for target, point in points.items():
-        # The two around it: `rates` ascends, and of equal distances the smaller rate counts.
-        above = min(int(np.searchsorted(rates, target)), len(rates) - 1)
-        gap = float(np.abs(rates[max(above - 1, 0) : above + 1] - target).min())
-        gaps[repr(float(target))] = gap
-        nearest.append(float(rates[np.searchsorted(rates, target - gap - _SLACK)]))
-        alarms = judgement.alarms(target) & judgement.windows.positive
-        if point.finite and point.achieved is not None and (point.achieved or alarms.any()):
-            in_use.append(point.achieved)
-    return min(in_use or nearest), gaps
-
-
-def _point(judgement: Judgement, target: float, certificate: FloorRecord | None) -> _Point:
-    counts, eps = extremes(judgement).counts, judgement.design.fpr_eps
-    false, rates = run_rates(judgement, target)
-    achieved = pooled = None
-    if counts.any():
-        pooled = float(false.sum() / counts.sum())
-        achieved = float(rates.sum() / (counts > 0).sum()) if judgement.strict else pooled
-    calibrated = judgement.calibrated
-    finite = math.isfinite(calibrated.deployed[target])
-    finite &= bool(np.isfinite(calibrated.thresholds[target]).all())
+def _target(
+    judgement: Judgement, target: float, certificate: Floor | None, intervals: bool
+) -> AchievedRecord:
+    alarms, calibrated, strict = judgement.alarms(target), judgement.calibrated, judgement.strict
+    pooled, line = alarms.pooled_rate, pass_line(target, judgement.design.fpr_eps)
+    achieved = alarms.run_mean_rate if strict else pooled
+    interval = rate_interval(judgement, alarms) if intervals and achieved is not None else None
+    finite, m = calibrated.finite(target), calibrated.n_runs
     able = finite and certificate is not None and not certificate.forbids(target)
-    within = able and achieved is not None and achieved <= pass_line(target, eps) + _SLACK
-    close = achieved is not None and abs(achieved - target) <= eps + _SLACK
-    return _Point(false, rates, achieved, pooled, finite, able, within, close)
-
-
-def _target(judgement: Judgement, target: float, point: _Point, intervals: bool) -> AchievedRecord:
-    false, rates, achieved, pooled, finite, able, within, close = point
-    known = intervals and achieved is not None
-    interval = rate_interval(judgement, false, rates) if known else None
-    m = judgement.calibrated.n_runs
-    few_runs = judgement.strict and not finite and m is not None and m < runs_needed(target)
-    state: State = "met" if (within if judgement.strict else close) else "missed"
-    if judgement.strict:
-        line = pass_line(target, judgement.design.fpr_eps) + _SLACK
-        straddles = able and interval is not None and interval.low <= line < interval.high
-        if straddles or achieved is None or few_runs:
-            state = "straddles"
+    within = able and achieved is not None and achieved <= line + SLACK
+    close = pooled is not None and abs(pooled - target) <= judgement.design.fpr_eps + SLACK
+    state: State = "met" if (within if strict else close) else "missed"
+    if strict and able and (intervals or achieved is None):
+        shown = judgement.basis != "promised"
+        state = budget_state(interval, budget=line, line=line, shown=shown)
+    elif strict and (not finite or achieved is None):
+        state = "straddles"
     return AchievedRecord(
         target=target,
         achieved=achieved,
-        x_threshold=judgement.calibrated.deployed[target],
+        x_threshold=calibrated.deployed[target],
         x_answer="THRESHOLD" if finite else "ABSTAIN",
         x_achieved_pooled=pooled,
         x_interval=interval,
-        x_alarming_runs=int((false > 0).sum()),
+        x_alarming_runs=int((alarms.n_false > 0).sum()),
         x_budget_used=None if achieved is None else achieved / target,
-        x_effective_budget=(
-            effective_budget(target, m) if judgement.strict and m is not None else None
-        ),
+        x_effective_budget=effective_budget(target, m) if strict and m is not None else None,
         x_within_budget=within,
         x_state=state,
-        x_few_runs=few_runs,
+        x_few_runs=strict and not finite and m is not None and m < runs_needed(target),
     )
 
 
-def _certify(judgement: Judgement) -> FloorRecord | None:
-    """Why a target cannot be reached, but for the gaps, which ask for every rate."""
-    top = extremes(judgement)
-    known = top.counts > 0
-    if not known.any():
+def _least_rate(judgement: Judgement) -> float | None:
+    """`fpr_min`: the least pooled rate over the targets' finite thresholds that alarm."""
+    if not judgement.tops.counts.any():
         return None
-    highest = float(top.negative[known].max())
-    at_top = top.negative == highest
-    counts, ties = top.counts[at_top], top.ties[at_top]
-    tied = int(ties.sum())
-    rate = tied / int(top.counts.sum())
-    if judgement.strict:
-        # Added up in the order of the windows, as in `NegativeScores.rate_sums`.
-        rate = min(float(np.cumsum(np.repeat(1.0 / counts, ties))[-1] / known.sum()), 1.0)
-    zero_reached = bool((top.positive > highest).any())
-    line = min(judgement.design.fpr_targets) + judgement.design.fpr_eps + _SLACK
-    return FloorRecord(
-        f_min_pos=rate,
-        tied_value=highest if tied > 1 else None,
-        tied_windows=tied,
-        zero_reached=zero_reached,
-        floor=tied > 1 and not zero_reached and rate > line,
-    )
+    in_use, nearest = [], []
+    rates = judgement.achievable_rates(per_run=False)
+    for target in judgement.design.fpr_targets:
+        gap = _gap(rates, target)
+        nearest.append(float(rates[np.searchsorted(rates, target - gap - SLACK)]))
+        alarms = judgement.alarms(target)
+        if judgement.calibrated.finite(target) and alarms.pooled_rate is not None:
+            if alarms.pooled_rate or alarms.n_detected:
+                in_use.append(alarms.pooled_rate)
+    return min(in_use or nearest)
+
+
+def _gaps(judgement: Judgement) -> dict[str, float | None]:
+    """How near each target the nearest rate of a finite threshold that alarms is."""
+    rates = judgement.achievable_rates(per_run=judgement.strict)
+    return {repr(float(target)): _gap(rates, target) for target in judgement.design.fpr_targets}
+
+
+def _gap(rates: NDArray[np.float64], target: float) -> float:
+    # The two around it: `rates` ascends, and of equal distances the smaller rate counts.
+    above = min(int(np.searchsorted(rates, target)), len(rates) - 1)
+    return float(np.abs(rates[max(above - 1, 0) : above + 1] - target).min())
 
 
 _BINS = 50
@@ -410,7 +348,7 @@ class DiagnosticsRecord(OpenSection):
     # the variance of the rate over run clusters / over independent windows.
     x_n_eff: Annotated[Number, _CONSTANT] = None
     x_design_effect: Annotated[Number, _CONSTANT] = None
-    # D5: share of events without a warning at the primary operating point.
+    # D5: share of events without an alarm in their horizon at the primary operating point.
     x_abstain_rate: Annotated[Number, WhyNull(NO_EVENT)] = None
     # D2: (target, nearest rate of any finite threshold) on the held-out negatives.
     x_achievable: Many[Many[FiniteFloat]] = ()
@@ -441,7 +379,7 @@ def diagnose(judgement: Judgement, *, coverage: float | None) -> DiagnosticsReco
         x_n_eff=n_eff,
         x_design_effect=design_effect,
         x_abstain_rate=abstain_rate,
-        x_achievable=_achievable(judgement.achievable_rates),
+        x_achievable=_achievable(judgement.achievable_rates(per_run=judgement.strict)),
     )
 
 

@@ -17,38 +17,27 @@ from gmb_hf.base.documents import plain_data, write_yaml
 from gmb_hf.base.errors import CheckFailed, InputError, fraction
 from gmb_hf.base.files import write_text
 from gmb_hf.base.stats import IntervalRecord, exact_binomial
-from gmb_hf.benchmark.calibration import Judgement, run_maxima
-from gmb_hf.benchmark.first_alarm import FirstAlarms
-from gmb_hf.benchmark.nulls import chance
-from gmb_hf.benchmark.operationality import false_alarms, layer_b
+from gmb_hf.benchmark.baselines import by_windows, hardest
+from gmb_hf.benchmark.judgement import Judgement, Locked
+from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.prepare import Runs, prepare
-from gmb_hf.benchmark.utility import warnings_at
+from gmb_hf.core.thresholds import effective_budget, promise
 from gmb_hf.design.design import Design
-from gmb_hf.design.power import (
-    Assumed,
-    Goal,
-    Plan,
-    RunsAssumed,
-    RunsGoal,
-    effective_budget,
-    plan,
-    plan_by_runs,
-    promise,
-)
+from gmb_hf.design.power import Assumed, Goal, Plan, RunsAssumed, RunsGoal, plan, plan_by_runs
 
 _ENDINGS = (".json", ".yaml", ".yml")
 _SLACK = 1e-12
 _RAREST = 1e-6  # rarer false alarms take more than a million runs to show
 
 ASSUMED: Mapping[str, Any] = {
-    "warned": 0.5,
+    "detection": 0.5,
     "coverage": 0.5,
     "windows": 10.0,
     "event_share": 0.9,
     "negative_share": 0.75,
 }
 """What is supposed of a score without a pilot."""
-_BY_RUNS = ("warned", "event_share", "negative_share")  # of these, what is of its first alarms
+_BY_RUNS = ("detection", "event_share", "negative_share")  # of these, what is of its first alarms
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,14 +67,12 @@ class Pilot:
         design = self.judgement.design
         primary = design.primary_fpr
         bought = self._at(effective_budget(primary, m))
-        covered = int(warnings_at(bought, primary).covered.sum())
-        nulls = chance(bought, primary, covered)
         return Assumed(
-            coverage=covered / self.n_events,
+            coverage=bought.alarms(primary).n_detected / self.n_events,
             windows={target: self._independent_windows(target) for target in design.fpr_targets},
             event_share=self.n_events / self.n_runs,
             negative_share=self.judgement.negatives.n_runs / self.n_runs,
-            chance=max((null.mean_coverage for null in nulls.values()), default=None),
+            chance=hardest(by_windows(bought, primary)),
         )
 
     def assumed_by_runs(self, m: int) -> RunsAssumed:
@@ -99,19 +86,18 @@ class Pilot:
         rate = promise(budget, m, design.calibration).expected
         kept = len(maxima) - 1 - min(math.floor(rate * len(maxima) + _SLACK), len(maxima) - 1)
         tau = float(np.nextafter(maxima[kept], np.inf))
-        found = replace(self.judgement, run_thresholds=dict.fromkeys(design.run_budgets, tau))
-        alarms = FirstAlarms.of(found, budget)
+        alarms = self._by({}, dict.fromkeys(design.run_budgets, tau)).first_alarms(budget)
         return RunsAssumed(
-            warned=alarms.warned_share or 0.0,
+            detection=alarms.detection_rate or 0.0,
             event_share=self.n_events / self.n_runs,
             negative_share=len(maxima) / self.n_runs,
-            blind=alarms.blind_share,
+            chance=alarms.chance,
         )
 
     @cached_property
     def _maxima(self) -> NDArray[np.float64]:
         """The greatest negative score of each run that has one, ascending."""
-        found = run_maxima(self.judgement.evaluation, self.judgement.windows)
+        found = self.judgement.maxima
         return np.sort(found[~np.isnan(found)])
 
     def coverage_interval(self, assumed: Assumed) -> IntervalRecord:
@@ -125,13 +111,20 @@ class Pilot:
         below = negatives.distinct[min(kept, len(negatives.distinct) - 1)]
         tau = float(np.nextafter(below, np.inf))
         targets = self.judgement.design.fpr_targets
-        return replace(self.judgement, thresholds=dict.fromkeys(targets, tau))
+        return self._by(dict.fromkeys(targets, tau), {})
+
+    def _by(self, windows: Mapping[float, float], runs: Mapping[float, float]) -> Judgement:
+        """The pilot judged by given thresholds."""
+        one = self.judgement
+        return Judgement(
+            one.evaluation, Locked({1: windows}, {1: runs}), one.design, windows=one.windows
+        )
 
     def _independent_windows(self, target: float) -> float:
         """k, for which the runs' rates at this target vary by f (1-f) / k; at least 1."""
         counts = self.judgement.negatives.counts
         known = counts > 0
-        rates = false_alarms(self._at(target), target)[known] / counts[known]
+        rates = self._at(target).alarms(target).false_alarm_rates[known]
         mean, variance = float(rates.mean()), float(rates.var(ddof=1))
         return max(1.0, mean * (1 - mean) / variance) if variance else float(counts[known].mean())
 
@@ -173,7 +166,7 @@ def plan_runs(
     *,
     power: float = 0.8,
     candidates: int | None = None,
-    warned: float | None = None,
+    detection: float | None = None,
     coverage: float | None = None,
     windows: float | None = None,
     event_share: float | None = None,
@@ -187,12 +180,12 @@ def plan_runs(
         measured: what pilot runs show; without, `ASSUMED` is supposed.
         power: probability of a conclusive verdict, if the score is as good as supposed.
         candidates: scores in the lock; those that the design lists, or 1, by default.
-        warned: share of events that its first alarm warns of, in place of what is measured or
+        detection: share of events that its first alarm detects, in place of what is measured or
             `ASSUMED`; so are the others.
         coverage: share of events that the score warns of, by windows.
         windows: independent negative windows a run.
         event_share, negative_share: shares of runs that have an event, and negative windows.
-        chance: share of events by chance at equal cost, by runs that of a blind alarm; None
+        chance: share of events by chance at equal cost, in either unit; None
             without a pilot leaves that test out.
 
     Raises:
@@ -216,7 +209,7 @@ def plan_runs(
         power=power,
     )
     options: dict[str, tuple[str, float | None]] = {
-        "warned": ("--warned", warned),
+        "detection": ("--detection", detection),
         "coverage": ("--coverage", coverage),
         "event_share": ("--assume-events", event_share),
         "negative_share": ("--assume-negatives", negative_share),
@@ -230,18 +223,18 @@ def plan_runs(
     if coverage is not None and coverage <= goal.coverage_min:
         what = f"--coverage {coverage:g} must exceed the minimum {goal.coverage_min:g}"
         raise InputError(f"{what}: what lies at it is never surely above it")
-    if warned is not None and warned <= design.warned_min:
-        what = f"--warned {warned:g} must exceed the minimum {design.warned_min:g}"
+    if detection is not None and detection <= design.detection_min:
+        what = f"--detection {detection:g} must exceed the minimum {design.detection_min:g}"
         raise InputError(f"{what}: what lies at it is never surely above it")
     given: dict[str, Any] = {name: x for name, (_, x) in options.items() if x is not None}
     by_runs = plan_by_runs(_goal_by_runs(design, goal), partial(_runs_assumed, measured, given))
-    given = {name: x for name, x in given.items() if name != "warned"}
+    given = {name: x for name, x in given.items() if name != "detection"}
     if windows is not None:
         given["windows"] = dict.fromkeys(goal.targets, windows)
     if measured is not None:
         found = plan(goal, lambda m: replace(measured.assumed(m), **given))
         return replace(found, by_runs=by_runs)
-    usual = {name: value for name, value in ASSUMED.items() if name != "warned"}
+    usual = {name: value for name, value in ASSUMED.items() if name != "detection"}
     usual["windows"] = dict.fromkeys(goal.targets, usual["windows"])
     assumed = Assumed(**{**usual, **given})
     return replace(plan(goal, lambda m: assumed), by_runs=by_runs)
@@ -251,7 +244,7 @@ def _goal_by_runs(design: Design, goal: Goal) -> RunsGoal:
     return RunsGoal(
         budget=design.primary_run_budget,
         calibration=design.calibration,
-        warned_min=design.warned_min,
+        detection_min=design.detection_min,
         event_count_min=goal.event_count_min,
         candidates=goal.candidates,
         alpha=goal.alpha,
@@ -263,7 +256,7 @@ def _runs_assumed(measured: Pilot | None, given: Mapping[str, Any], m: int) -> R
     """What is supposed of first alarms where `m` runs calibrate them."""
     said = {name: given[name] for name in _BY_RUNS if name in given}
     if "chance" in given:
-        said["blind"] = given["chance"]
+        said["chance"] = given["chance"]
     if measured is not None:
         return replace(measured.assumed_by_runs(m), **said)
     return RunsAssumed(**{**{name: ASSUMED[name] for name in _BY_RUNS}, **said})

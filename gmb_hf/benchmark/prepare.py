@@ -14,15 +14,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError, nearest, unknown
-from gmb_hf.benchmark.calibration import Basis, Judgement
 from gmb_hf.benchmark.events import EVENTS, Events, events_the_other_way, find_events
-from gmb_hf.benchmark.scores import Scores, Windows, label_windows
+from gmb_hf.benchmark.judgement import Basis, Judgement, Locked, Source
+from gmb_hf.benchmark.scores import Scores, score_windows
+from gmb_hf.benchmark.verdict import Declared
+from gmb_hf.core.windows import Windows
 from gmb_hf.design.candidates import Candidate, Ensemble, Score
 from gmb_hf.design.design import Design
 from gmb_hf.design.event_types import EVENT_TYPES
@@ -66,11 +68,11 @@ class Entry:
         return self.indicator.name
 
     @property
-    def declaration(self) -> dict[str, Any]:
+    def declared(self) -> Declared:
         """What a results file states of the score beside its verdict."""
         sees = self.indicator.sees_test_labels
-        score = {"name": self.name, "family": self.indicator.family, "sign": self.sign}
-        return {**score, "sees_test_labels": sees}
+        sign: Literal[1, -1] = 1 if self.sign > 0 else -1
+        return Declared(self.name, self.indicator.family, sign, sees)
 
     @property
     def window(self) -> int | None:
@@ -163,7 +165,7 @@ class Prepared:
     @cached_property
     def windows(self) -> Windows:
         """The labels of the windows of the runs that are judged."""
-        return label_windows(
+        return score_windows(
             Scores.from_panel(self.judged.panel("step"), self.events.step), self.design
         )
 
@@ -229,62 +231,45 @@ class Prepared:
         *,
         window: int | None = None,
         explore: Prepared | None = None,
-        thresholds: Mapping[float, float] | None = None,
-        cross_fit: bool = False,
+        source: Source = None,
     ) -> Judgement:
         """A score as the layers judge it: by the lock's thresholds, where there is a lock.
 
-        `window` is as in `scores`; thresholds are found on the runs of `explore`; for `thresholds`
-        and `cross_fit` see `Judgement`.
+        `window` is as in `scores`; thresholds are found on the runs of `explore`, else by `source`.
         """
-        found = Judgement(
-            self.scores(entry, window=window),
-            None if explore is None else explore.scores(entry, window=window),
-            self.design,
-            thresholds,
-            cross_fit=cross_fit,
-            basis=self._basis(entry),
-        )
-        if self.lock is None:
-            return found
-        locked, of_runs = {}, {}
+        if explore is not None:
+            source = explore.scores(entry, window=window)
+        if self.lock is not None:
+            source = self._locked(self.lock, entry.name, window)
+        scores = self.scores(entry, window=window)
+        return Judgement(scores, source, self.design, basis=self._basis(entry))
+
+    def _locked(self, lock: Lock, name: str, window: int | None) -> Locked:
+        windows, runs = {}, {}
         for smooth in dict.fromkeys((1, *self.design.smoothing_sweep)):
             declared = window is None and smooth == 1
             key = CENTRAL if declared else member_key(window=window, smooth=smooth)
-            locked[smooth] = self.lock.thresholds(entry.name, key)
-            of_runs[smooth] = self.lock.run_thresholds(entry.name, key)
-        return replace(
-            found,
-            thresholds=locked.pop(1),
-            smoothed_thresholds=locked,
-            calibration_runs=self.lock.calibration_runs(entry.name),
-            run_thresholds=of_runs.pop(1),
-            smoothed_run_thresholds=of_runs,
-        )
+            windows[smooth] = lock.thresholds(name, key)
+            runs[smooth] = lock.run_thresholds(name, key)
+        known = runs if any(runs.values()) else {}  # a lock from before first alarms has none
+        return Locked(windows, known, lock.calibration_runs(name))
 
     def _basis(self, entry: Entry) -> Basis:
         if entry.indicator.rule:
             return "rule"
-        return "shown" if self.transferred else "promised"
+        return "shown" if self.transferred or self.lock is None else "promised"
 
     def before_event(
         self, name: str, entry: Entry, *, explore: Prepared | None = None
     ) -> Judgement:
         """A score before another event of `other_events`; by the lock's thresholds for it."""
-        other = self.other_events[name]
-        found = Judgement(
-            other.scores(entry),
-            None if explore is None else explore.other_events[name].scores(entry),
-            other.design,
-            basis=self._basis(entry),
-        )
-        if self.lock is None:
-            return found
-        return replace(
-            found,
-            run_thresholds=self.lock.run_thresholds(entry.name, name),
-            calibration_runs=self.lock.candidate(entry.name).other_event_runs.get(name),
-        )
+        other, source = self.other_events[name], None
+        if explore is not None:
+            source = explore.other_events[name].scores(entry)
+        if self.lock is not None:
+            runs = self.lock.candidate(entry.name).other_event_runs.get(name)
+            source = Locked({}, {1: self.lock.run_thresholds(entry.name, name)}, runs)
+        return Judgement(other.scores(entry), source, other.design, basis=self._basis(entry))
 
 
 Runs = RunLog | str | Path | Sequence[str | Path]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from gmb_hf.base.documents import OpenSection, path_text
 
@@ -24,9 +24,6 @@ INCONCLUSIVE: Label = "INCONCLUSIVE"
 SCOPE_LIMITED: Label = "SCOPE_LIMITED"
 LABELS = (SUPPORTED, SCOPE_LIMITED, INCONCLUSIVE, UNSTABLE, RANK_ONLY)
 """The five labels, in the order in which they are listed."""
-
-MAY = "May raise an alarm"
-"""How the sentence of a supported score begins, until something else forbids it."""
 
 NO_EVENT = "no judged run has an event"
 NO_NEGATIVE = "no judged run has a negative window"
@@ -78,13 +75,3 @@ def _nulls(
         items = ((place, item) for place, item in enumerate(value) if item is not None)
     for key, item in items:
         yield from _nulls(item, (*location, key), owner)
-
-
-class OpenQuestion(NamedTuple):
-    """Something that the held-out runs do not decide: its code, one clause for the sentence, and
-    how many held-out runs in total would settle the layer it belongs to (None: no number can be
-    given)."""
-
-    reason: str
-    text: str
-    runs: int | None

@@ -37,6 +37,7 @@ from gmb_hf.base.escape import cut, html_table, percent, steps, yes_no
 from gmb_hf.base.extensions import Checked, check
 from gmb_hf.base.files import json_text, parse_json, write_text
 from gmb_hf.base.tables import follow
+from gmb_hf.benchmark.gates import AGAINST_ALARM
 from gmb_hf.benchmark.records import LABELS, SUPPORTED
 from gmb_hf.benchmark.sections import (
     BoundaryRecord,
@@ -49,7 +50,7 @@ from gmb_hf.benchmark.sections import (
     SummaryRecord,
     TablesRecord,
 )
-from gmb_hf.benchmark.verdict import AGAINST_ALARM, IndicatorRecord, against_alarm
+from gmb_hf.benchmark.verdict import IndicatorRecord, against_alarm
 from gmb_hf.design.design import SPECIFIED_TABLES, UNDECLARED, Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.runs.metadata import hub_sources

@@ -1,9 +1,10 @@
 """Layer D: whether the answer survives small admissible changes (spec 4.4).
 
 The family is (the candidate's own window) x (smoothing) x (one group of runs left out). A score
-without a window of its own is judged at .8, 1 and 1.25 times the horizon instead; since no lead
-exceeds the horizon, a shorter one asks for a proportionally shorter median lead. Members are
-labelled by their point verdict: leaving runs out must not count as a flip for want of events.
+without a window of its own is judged, by windows, at .8, 1 and 1.25 times the horizon instead;
+since no lead exceeds the horizon, a shorter one asks for a proportionally shorter median lead. By
+runs the horizon is no setting: it decides what is timely, and no label. Members are judged by their
+points: leaving runs out must not count as a flip for want of events.
 """
 
 from __future__ import annotations
@@ -16,21 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.base.documents import Count, Many, Number, OpenSection
-from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.nulls import p_values
+from gmb_hf.benchmark.baselines import p_values
+from gmb_hf.benchmark.gates import SLACK
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import passes
-from gmb_hf.benchmark.records import RANK_ONLY, SUPPORTED, Label
-from gmb_hf.benchmark.scores import label_windows
-from gmb_hf.benchmark.utility import shortfalls, warnings_at
+from gmb_hf.benchmark.scores import score_windows
 
 _HORIZON_FACTORS = (0.8, 1.0, 1.25)
 
 
 class MemberRecord(OpenSection):
-    """One member of the robustness family and the label that it gets."""
+    """One member of the robustness family: whether it passes gates B and C by its points."""
 
     name: str
-    label: Label
+    passes: bool
     layer_b_pass: bool | None = None
 
 
@@ -39,66 +39,69 @@ class LayerDRecord(OpenSection):
 
     family_size: Count | None
     pass_rate: Number  # share of members that pass layer B
-    label_flip_rate: Number  # share whose label differs from the point verdict on all runs
+    label_flip_rate: Number  # share that pass where all runs do not, or the other way round
     sensitivity_notes: str = ""  # where the flips come from
-    x_central_label: Label | None = None  # that point verdict
+    x_central_passes: bool | None = None  # all runs, by their points
     x_members: Many[MemberRecord] = ()
 
     @classmethod
     def of(cls, central: MemberRecord, members: Sequence[MemberRecord]) -> LayerDRecord:
-        """Count the members, of which there may be none, whose label is not the central one."""
-        flipped = [member for member in members if member.label != central.label]
+        """Count the members, of which there may be none, whose result is not the central one."""
+        flipped = [member for member in members if member.passes != central.passes]
         passed = sum(bool(member.layer_b_pass) for member in members)
         return cls(
             family_size=len(members),
             pass_rate=passed / len(members) if members else None,
             label_flip_rate=len(flipped) / len(members) if members else None,
             sensitivity_notes=flip_notes(members, flipped) if members else "",
-            x_central_label=central.label,
+            x_central_passes=central.passes,
             x_members=tuple(members),
         )
 
 
 def layer_d(judgement: Judgement, variants: Mapping[str, Judgement] | None = None) -> LayerDRecord:
-    """Judge every member of the admissible family.
+    """Judge every member of the admissible family, by windows.
 
     `variants` are the same score with other values of its own window, by name such as "window=150";
     none for a score that has no window.
     """
-    central = point_verdict("central", judgement)
-    members = [point_verdict(name, one) for name, one in family(judgement, variants or {})]
+    central = _member("central", judgement)
+    members = [_member(name, one) for name, one in _family(judgement, variants or {})]
     return LayerDRecord.of(central, members)
 
 
-def point_verdict(name: str, judgement: Judgement) -> MemberRecord:
-    """The label that the point estimates alone give: supported if B and C pass, else not."""
-    primary, n_events = judgement.design.primary_fpr, judgement.n_events
+def _member(name: str, judgement: Judgement) -> MemberRecord:
+    """Whether layers B and C pass by windows."""
+    design, n_events = judgement.design, judgement.n_events
     operable, useful = passes(judgement), False
-    warned = warnings_at(judgement, primary) if operable and n_events else None
-    if warned is not None and warned.covered.any():
-        n_covered = int(warned.covered.sum())
-        lead = median(warned.lead[warned.covered].tolist())
-        # The nulls are drawn only where nothing else stands against it.
-        useful = not shortfalls(judgement, n_covered / n_events, lead, 0.0)
+    alarms = judgement.alarms(design.primary_fpr)
+    if operable and n_events and alarms.n_detected:
+        lead = median(alarms.lead[alarms.detected].tolist())
+        covered = alarms.n_detected / n_events
+        useful = covered >= design.coverage_min - SLACK and lead >= design.lead_least
+        # The baselines are drawn only where nothing else stands against it.
         if useful and judgement.strict:
-            alpha = judgement.design.alpha_per_look
-            useful = all(p <= alpha for p in p_values(judgement, primary, n_covered))
-    label = SUPPORTED if useful else RANK_ONLY
-    return MemberRecord(name=name, label=label, layer_b_pass=operable)
+            useful = all(p <= design.alpha_per_look for p in p_values(judgement, alarms))
+    return MemberRecord(name=name, passes=useful, layer_b_pass=operable)
 
 
-def family(
+def _family(
     judgement: Judgement, variants: Mapping[str, Judgement]
 ) -> Iterator[tuple[str, Judgement]]:
     """Every member with its name, e.g. "window=150,smooth=3,without=2"."""
-    groups = run_groups(judgement.evaluation.n_runs, judgement.design.run_groups)
     for setting, one in _with_all_runs(judgement, variants):
-        for left_out in range(int(groups.max()) + 1):
-            kept = np.flatnonzero(groups != left_out)
-            if len(kept):
-                yield f"{setting},without={left_out}", one.select(kept)
-            else:
-                yield setting, one
+        for name, kept in leave_groups_out(setting, judgement.n_runs, judgement.design.run_groups):
+            yield name, one if kept is None else one.select(kept)
+
+
+def leave_groups_out(
+    setting: str, n_runs: int, n_groups: int
+) -> Iterator[tuple[str, NDArray[np.int64] | None]]:
+    """A setting with each group of runs left out; None: all runs, where a group is all of them."""
+    groups = run_groups(n_runs, n_groups)
+    for left_out in range(int(groups.max(initial=-1)) + 1):
+        kept = np.flatnonzero(groups != left_out)
+        yield (f"{setting},without={left_out}", kept) if len(kept) else (setting, None)
 
 
 def _with_all_runs(
@@ -117,7 +120,7 @@ def _with_all_runs(
         lead = design.lead_least * min(horizon / design.horizon, 1)
         # Admissible where the design is: the horizon stays below the gap.
         changed = design.model_copy(update={"horizon": horizon, "lead_time_median_min": lead})
-        windows = label_windows(judgement.evaluation, changed)
+        windows = score_windows(judgement.evaluation, changed)
         for smooth in design.smoothing_sweep:
             one = judgement.smoothed(smooth).with_horizon(changed, windows)
             yield f"horizon={horizon},smooth={smooth}", one
@@ -134,7 +137,7 @@ def flip_notes(members: Sequence[MemberRecord], flipped: Sequence[MemberRecord])
     flips = Counter(setting for member in flipped for setting in member.name.split(","))
     rate = len(flipped) / len(members)
     return " ".join(
-        f"{count} of {total[setting]} members with {setting} get another label"
+        f"{count} of {total[setting]} members with {setting} get another result"
         for setting, count in flips.most_common()
         if count / total[setting] > rate
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.events import EVENTS
+from gmb_hf.core.windows import Windows, label_windows
 from gmb_hf.design.design import Design
 from gmb_hf.runs.panel import Panel
 
@@ -104,32 +104,8 @@ def registrable_until(scores: Scores, design: Design) -> NDArray[np.int64]:
     return np.where(at >= 0, steps, -1)
 
 
-# Positive, negative and ignored windows: each checkpoint is "the window that ends here".
-
-
-@dataclass(frozen=True, eq=False)
-class Windows:
-    """The labels of R runs at T checkpoints.
-
-    Attributes:
-        positive, negative: bool [R, T].
-        monitored: bool [R, T], from burn-in to just before t*; without an event to the last
-            negative. Holds every labelled window and the gap between the labels.
-        dropped: labelled windows that were left out because their score is not finite.
-    """
-
-    positive: NDArray[np.bool_]
-    negative: NDArray[np.bool_]
-    monitored: NDArray[np.bool_]
-    dropped: int
-
-    def select(self, rows: NDArray[Any]) -> Windows:
-        """The labels of some runs; `dropped` stays that of all."""
-        return Windows(self.positive[rows], self.negative[rows], self.monitored[rows], self.dropped)
-
-
-def label_windows(scores: Scores, design: Design) -> Windows:
-    """Label every checkpoint of every run.
+def score_windows(scores: Scores, design: Design) -> Windows:
+    """Label every checkpoint of every run; see `gmb_hf.core.windows.label_windows`.
 
     A run without an event is negative up to a safe gap before the last step at which one would have
     been registered (see `registrable_until`). Runs that an event excludes do not belong in here.
@@ -138,107 +114,22 @@ def label_windows(scores: Scores, design: Design) -> Windows:
         InputError: the safe gap is not larger than the horizon, or a labelled window's score is
             NaN or infinite (unless `x_nan` is `ignore`: those windows are dropped and counted).
     """
-    if design.safe_gap <= design.horizon:
-        raise InputError(
-            f"safe gap {design.safe_gap} must be larger than horizon {design.horizon} steps, or a "
-            "window could be positive and negative at once; enlarge the safe gap"
-        )
-    event = scores.event_step[:, None]
-    happened = scores.has_event[:, None]
-    steps = scores.steps
-    usable = scores.present & (steps >= design.burn_in)
-    last_negative = registrable_until(scores, design)[:, None] - design.safe_gap
-
-    # Comparisons with NaN are False: a run without an event has no positives.
-    positive = usable & (steps < event) & (event - steps <= design.horizon)
-    negative = usable & np.where(happened, steps <= event - design.safe_gap, steps <= last_negative)
-    monitored = usable & np.where(happened, steps < event, steps <= last_negative)
-
+    found = label_windows(
+        scores.steps,
+        scores.event_step,
+        horizon=design.horizon,
+        safe_gap=design.safe_gap,
+        burn_in=design.burn_in,
+        last_registrable=registrable_until(scores, design),
+        present=scores.present,
+    )
     finite = np.isfinite(scores.values)
-    lost = (positive | negative) & ~finite
+    lost = (found.positive | found.negative) & ~finite
     if lost.any() and design.nan != "ignore":
         run, column = (int(i) for i in np.argwhere(lost)[0])
         raise InputError(
-            f"run {scores.runs[run]!r}, step {steps[run, column]}: score {scores.name!r} is "
+            f"run {scores.runs[run]!r}, step {scores.steps[run, column]}: score {scores.name!r} is "
             f"{scores.values[run, column]} in a labelled window; mend the score, raise x_burn_in, "
             "or drop such windows (x_nan: ignore)"
         )
-    return Windows(positive & finite, negative & finite, monitored & finite, int(lost.sum()))
-
-
-# The scores of the negative windows, sorted once: what thresholds and their rates are read from.
-
-
-@dataclass(frozen=True, eq=False)
-class NegativeScores:
-    """The N negative windows of R runs.
-
-    Attributes:
-        values: float64 [N], descending.
-        run: int64 [N], the row of the run that each belongs to.
-        counts: int64 [R], how many each run has.
-    """
-
-    values: NDArray[np.float64]
-    run: NDArray[np.int64]
-    counts: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, scores: Scores, windows: Windows) -> NegativeScores:
-        """Collect and sort the negative windows."""
-        run, column = np.nonzero(windows.negative)
-        values = scores.values[run, column]
-        order = np.argsort(-values, kind="stable")
-        counts = windows.negative.sum(axis=1, dtype=np.int64)
-        return cls(values[order], run[order], counts)
-
-    @property
-    def n_windows(self) -> int:
-        """N, the number of negative windows."""
-        return len(self.values)
-
-    @property
-    def n_runs(self) -> int:
-        """How many runs have negative windows."""
-        return int((self.counts > 0).sum())
-
-    def select(self, rows: NDArray[Any]) -> NegativeScores:
-        """The negatives of the runs at these row numbers, renumbered in this order."""
-        place = np.full(len(self.counts), -1, dtype=np.int64)
-        place[rows] = np.arange(len(rows))
-        run = place[self.run]
-        kept = run >= 0
-        return NegativeScores(self.values[kept], run[kept], self.counts[rows])
-
-    @cached_property
-    def group_ends(self) -> NDArray[np.int64]:
-        """Index of the last window of each group of tied scores, int64 [G], highest group first."""
-        if not self.n_windows:
-            return np.zeros(0, dtype=np.int64)
-        return np.append(np.flatnonzero(np.diff(self.values)), self.n_windows - 1)
-
-    @cached_property
-    def distinct(self) -> NDArray[np.float64]:
-        """The distinct scores, descending, float64 [G]: every finite threshold that matters."""
-        return self.values[self.group_ends]
-
-    @cached_property
-    def windows_at_or_above(self) -> NDArray[np.int64]:
-        """Alarmed windows at each distinct threshold, int64 [G]."""
-        return self.group_ends + 1
-
-    @cached_property
-    def rate_sums(self) -> NDArray[np.float64]:
-        """Sum over runs of each run's alarm rate, at each distinct threshold, float64 [G]."""
-        return np.asarray(np.cumsum(1.0 / self.counts[self.run])[self.group_ends])
-
-    def rates(self, *, per_run: bool) -> NDArray[np.float64]:
-        """False positive rate at each distinct threshold, ascending, float64 [G].
-
-        Args:
-            per_run: the mean over runs of each run's rate, else the pooled rate over windows.
-        """
-        if per_run:
-            # A sum of many 1/n may pass the whole by a rounding error.
-            return np.minimum(self.rate_sums / max(self.n_runs, 1), 1.0)
-        return self.windows_at_or_above / max(self.n_windows, 1)
+    return found.where(finite, int(lost.sum()))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,22 +15,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError, choose, positive_int, right_call
-from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.first_alarm import (
-    BLIND,
-    FirstAlarms,
-    clock_of,
-    first_alarms,
-    first_step,
-    measure,
-)
-from gmb_hf.benchmark.operationality import false_alarms, layer_b, run_rates
+from gmb_hf.benchmark.first_alarm import clock_of, measure
+from gmb_hf.benchmark.judgement import Judgement, Locked, Source
+from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.prepare import Entry, prepare
-from gmb_hf.benchmark.ranking import layer_a, ranking
+from gmb_hf.benchmark.ranking import layer_a
 from gmb_hf.benchmark.robustness import layer_d
-from gmb_hf.benchmark.run_verdict import MeasuredRuns
-from gmb_hf.benchmark.utility import layer_c, warnings_at
-from gmb_hf.benchmark.verdict import judge
+from gmb_hf.benchmark.units import runs_robustness
+from gmb_hf.benchmark.utility import layer_c
+from gmb_hf.benchmark.verdict import judge, rivals_of
+from gmb_hf.core.nulls import labels_of
+from gmb_hf.core.ranking import ranking
 from gmb_hf.design.design import Design
 from gmb_hf.indicators.ensemble import external
 from gmb_hf.runs.panel import Panel
@@ -93,7 +87,7 @@ Args:
         beat chance; or "v0.4", the specification to the letter.
     return_per_run: add lists with a value for each run; default False.
     More, for the verdict (defaults in brackets): primary_fpr [0.05, else the first target],
-        coverage_min [0.30], warned_min [0.30], lead_time_median_min [one checkpoint],
+        coverage_min [0.30], detection_min [0.30], lead_time_median_min [one checkpoint],
         max_label_flip_rate [0.20], event_count_min [30]; w_event [50], steps at the end of a run
         without an event in which one could not have shown; nan ["error", or "ignore"]; refractory
         [horizon]; for layer D smoothing_sweep [1, 3, 5; locked: 1], run_groups [5]; null_draws,
@@ -109,12 +103,11 @@ INPUTS = _INPUTS + "".join(
 """What every GMB metric takes, in the form of `evaluate`."""
 
 
-class Settings(NamedTuple):
-    """What a call asks for: the design, one of `CALIBRATIONS`, and what is `LOCKED`."""
+class SeriesSettings(NamedTuple):
+    """What a call asks for: the design, and where thresholds come from."""
 
     design: Design
-    calibration: str
-    locked: Mapping[str, Any]
+    source: Source
 
 
 def check_settings(metric: str, settings: Mapping[str, Any]) -> None:
@@ -123,7 +116,7 @@ def check_settings(metric: str, settings: Mapping[str, Any]) -> None:
         read_settings(settings)
 
 
-def read_settings(settings: Mapping[str, Any]) -> Settings:
+def read_settings(settings: Mapping[str, Any]) -> SeriesSettings:
     """What keyword arguments amount to; `steps` (data) and `return_per_run` are left alone.
 
     Raises:
@@ -174,19 +167,23 @@ def read_settings(settings: Mapping[str, Any]) -> Settings:
             f"no score can pass: lead_time_median_min {design.lead_least:g} exceeds horizon "
             f"{design.horizon}, and no lead is longer; lower the one, or raise the other"
         )
-    locked: dict[str, Any] = {}
+    windows = runs = None
     if method == "locked":
-        locked["thresholds"] = _locked(settings, "thresholds", design.fpr_targets)
+        windows = {1: _locked(settings, "thresholds", design.fpr_targets)}
     if by_runs:
-        locked["run_thresholds"] = _locked(settings, "run_thresholds", design.run_budgets)
+        runs = {1: _locked(settings, "run_thresholds", design.run_budgets)}
+    n_runs = None
     if (known := settings.get("calibration_runs")) is not None:
-        if not locked:
+        if windows is None and runs is None:
             raise InputError(
                 "calibration_runs says how many runs given thresholds come from; give thresholds "
                 "or run_thresholds, or leave it out"
             )
-        locked["calibration_runs"] = positive_int("calibration_runs", known)
-    return Settings(design, method, locked)
+        n_runs = positive_int("calibration_runs", known)
+    source: Source = "cross_run" if method == "cross_run" else "in_sample"
+    if windows is not None or runs is not None:
+        source = Locked(windows, runs, n_runs)
+    return SeriesSettings(design, source)
 
 
 def _calibration(settings: Mapping[str, Any]) -> str:
@@ -277,9 +274,7 @@ def judgement_of(
         design, score = asked.design, Entry(external(_SCORE))
         log, event_steps = _log(predictions, references, settings.get("steps"))
         prepared = prepare(log, design, entries=[score], event_steps=event_steps)
-        judgement = replace(
-            prepared.judgement(score, cross_fit=asked.calibration == "cross_run"), **asked.locked
-        )
+        judgement = prepared.judgement(score, source=asked.source)
         if not judgement.negatives.n_windows:
             raise InputError(
                 "references leave no negative window, so that no threshold can be set: none of the "
@@ -420,7 +415,7 @@ def operationality(judgement: Judgement, per_run: bool) -> Flat:
     if per_run:
         for target, thresholds in judgement.calibrated.thresholds.items():
             known = judgement.negatives.counts > 0
-            rates = np.where(known, run_rates(judgement, target)[1], np.nan)
+            rates = np.where(known, judgement.alarms(target).false_alarm_rates, np.nan)
             flat[_at("fpr_per_run", target)] = rates.tolist()
             flat[_at("threshold_per_run", target)] = thresholds.tolist()
     return flat
@@ -440,9 +435,9 @@ def utility(judgement: Judgement, per_run: bool) -> Flat:
             flat[_at(name.removeprefix("x_"), point.fpr)] = getattr(point, name)
     if per_run:
         for target in judgement.design.fpr_targets:
-            warned = warnings_at(judgement, target)
-            flat[_at("covered_per_run", target)] = warned.covered.tolist()
-            flat[_at("lead_time_per_run", target)] = warned.lead.tolist()
+            alarms = judgement.alarms(target)
+            flat[_at("covered_per_run", target)] = alarms.detected.tolist()
+            flat[_at("lead_time_per_run", target)] = alarms.lead.tolist()
     return flat
 
 
@@ -450,20 +445,23 @@ def utility(judgement: Judgement, per_run: bool) -> Flat:
 def robustness(judgement: Judgement, per_run: bool) -> Flat:
     """Layer D: `pass_rate`, `label_flip_rate`, `family_size`; `first_alarm_label_flip_rate`.
 
-    The last is of the label by runs, which `strict` alone has.
-
-    `return_per_run` adds, for each member of the family, `members`, `member_labels` and
-    `member_layer_b_pass`: what varies here are settings and runs left out.
+    The last is by runs, which `strict` alone counts. `return_per_run` adds, for each member of the
+    family, `members`, `member_passes` and `member_layer_b_pass`: what varies here are settings and
+    runs left out.
     """
     measured = layer_d(judgement)
     names = ("pass_rate", "label_flip_rate", "family_size")
     flat: Flat = {name: getattr(measured, name) for name in names}
-    by_runs = MeasuredRuns.of(judgement, layer_a(judgement)).alone() if judgement.strict else None
-    flat["first_alarm_label_flip_rate"] = by_runs.label_flip_rate if by_runs else None
+    flat["first_alarm_label_flip_rate"] = None
+    if judgement.strict:
+        beside = rivals_of({judgement.evaluation.name: judgement})
+        rivals = beside.get(judgement.design.primary_run_budget, {})
+        by_runs = runs_robustness(judgement, {}, rivals)
+        flat["first_alarm_label_flip_rate"] = by_runs.label_flip_rate
     if per_run:
         members = measured.x_members
         flat["members"] = [member.name for member in members]
-        flat["member_labels"] = [member.label for member in members]
+        flat["member_passes"] = [member.passes for member in members]
         flat["member_layer_b_pass"] = [member.layer_b_pass for member in members]
     return flat
 
@@ -472,27 +470,34 @@ def robustness(judgement: Judgement, per_run: bool) -> Flat:
 def first_alarm(judgement: Judgement, per_run: bool) -> Flat:
     """By runs: what an operator who acts on the first alarm gets, at each budget of runs.
 
-    `warned@a`, `timely@a`, `early@a`, `missed@a` of events; `false_runs@a` with `false_runs_low@a`
-    and `false_runs_high@a`; `lead_median@a` and its tails; `run_threshold@a`, what it promises as
-    `expected@a` and `upper@a`; what blind alarms of that cost warn of, and `p@a`. Per run
+    `detection_rate@a`, `timely_rate@a`, `early_rate@a`, `miss_rate@a` of events;
+    `false_alarm_rate@a` with `false_alarm_low@a` and `false_alarm_high@a`; `lead_median@a` and its
+    tails; `run_threshold@a`, what it promises as `expected@a` and `upper@a`; what chance baselines
+    of that cost detect (`chance_constant_hazard@a`, ...), and the clock; and `p@a`. Per run
     `first_alarm_per_run@a` (NaN: none) and `outcome_per_run@a`.
     """
     clock = clock_of(judgement)
     flat: Flat = {}
-    for budget, alarms in first_alarms(judgement).items():
-        beside = {"clock": FirstAlarms.of(clock, budget).warned} if clock else {}
-        point = measure(judgement, alarms, beside)
-        interval = point.false_interval
+    for budget in judgement.design.run_budgets:
+        alarms = judgement.first_alarms(budget)
+        point = measure(
+            judgement, budget, {"clock": clock.first_alarms(budget).detected} if clock else {}
+        )
+        interval = point.false_alarm_interval
         values = {
-            **{name: getattr(point, name) for name in ("warned", "timely", "early", "missed")},
-            "false_runs": point.false_share,
-            "false_runs_low": interval.low if interval else None,
-            "false_runs_high": interval.high if interval else None,
+            **{name: getattr(point, name) for name in _RATES},
+            "false_alarm_low": interval.low if interval else None,
+            "false_alarm_high": interval.high if interval else None,
             **{name: getattr(point, name) for name in _LEADS},
             "run_threshold": point.threshold,
             "expected": point.expected,
             "upper": point.upper,
-            **{f"blind_{name}": point.blind.get(name) for name in _BLIND},
+            **{
+                f"chance_{name}": point.beside[name].detection_rate
+                if name in point.beside
+                else None
+                for name in (*labels_of("runs"), "clock")
+            },
             "p": point.p_value,
         }
         flat |= {_at(name, budget): value for name, value in values.items()}
@@ -502,15 +507,14 @@ def first_alarm(judgement: Judgement, per_run: bool) -> Flat:
     return flat
 
 
+_RATES = ("detection_rate", "timely_rate", "early_rate", "miss_rate", "false_alarm_rate")
 _LEADS = ("lead_median", "lead_q05", "lead_q25", "lead_q75", "lead_q95")
-_BLIND = (*BLIND, "clock")
 
 
 @_of_series
 def verdict(judgement: Judgement, per_run: bool) -> Flat:
     """The verdict: `label`, `alarm_eligible`, `reasons` (codes, joined by ", "), `sentence`.
 
-    In `strict` also by runs: `first_alarm_label`, `first_alarm_reasons`, `first_alarm_sentence`.
     A call has no lock, so that its verdict is exploratory and `alarm_eligible` is always False.
 
     Per run, at the primary target: `first_alarm_per_run`, the step of the first alarm from burn-in
@@ -523,19 +527,10 @@ def verdict(judgement: Judgement, per_run: bool) -> Flat:
         "reasons": ", ".join(concluded.x_reasons),
         "sentence": f"Exploratory, without a lock. {concluded.x_sentence}",
     }
-    first = concluded.x_first_alarm
-    flat |= {
-        "first_alarm_label": first.label if first else None,
-        "first_alarm_reasons": ", ".join(first.reasons) if first else None,
-        "first_alarm_sentence": (
-            f"Exploratory, without a lock. {first.sentence}" if first else None
-        ),
-    }
     if per_run:
-        target = judgement.design.primary_fpr
-        alarms = judgement.alarms(target) & judgement.windows.monitored
-        flat["first_alarm_per_run"] = first_step(judgement.evaluation.steps, alarms).tolist()
-        flat["false_alarms_per_run"] = false_alarms(judgement, target).tolist()
+        alarms = judgement.alarms(judgement.design.primary_fpr)
+        flat["first_alarm_per_run"] = alarms.grid.first_monitored.tolist()
+        flat["false_alarms_per_run"] = alarms.n_false.tolist()
     return flat
 
 

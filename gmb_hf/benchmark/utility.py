@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,29 +17,28 @@ from gmb_hf.base.stats import (
     ratio_interval,
     resamples,
 )
-from gmb_hf.benchmark.calibration import Judgement, per_run
-from gmb_hf.benchmark.nulls import NullsRecord, chance, largest_p
-from gmb_hf.benchmark.operationality import false_alarms
+from gmb_hf.benchmark import baselines
+from gmb_hf.benchmark.baselines import DrawnBaselineRecord
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
+from gmb_hf.core.utility import WindowAlarms, episode_starts
 
-# Coverage .3 of 10 events must reach a minimum of .3.
-_SLACK = 1e-12
 _TAILS = (0.05, 0.25, 0.5, 0.75, 0.95)
 _NO_EVENT, _NO_NEGATIVE = WhyNull(NO_EVENT), WhyNull(NO_NEGATIVE)
 _NO_WARNING = WhyNull(
-    lambda point: "no event was warned of at this target" if point.x_n_events else NO_EVENT
+    lambda point: "no event was detected at this target" if point.x_n_events else NO_EVENT
 )
 
 
-class UtilityRecord(OpenSection):
-    """The fields of an operating point but those of the nulls."""
+class OperatingPointRecord(OpenSection):
+    """What an alarm at one target rate is worth; times in steps."""
 
     fpr: FiniteFloat  # the target
     coverage: Annotated[Number, _NO_EVENT]  # share of events with an alarm in a positive window
     # Of t* - (first alarm in the horizon) over covered events; iqr is q75 - q25.
     lead_time_median: Annotated[Number, _NO_WARNING]
     lead_time_iqr: Annotated[Number, _NO_WARNING]
-    # Share of events warned of at least the lead time target ahead.
+    # Share of events detected at least the lead time target ahead.
     lead_time_success: Annotated[Number, _NO_EVENT]
     x_threshold: Annotated[float, AllowInfNan(True)] | None = None  # as in layer B
     x_coverage_interval: Annotated[IntervalRecord | None, _NO_EVENT] = None
@@ -64,10 +63,14 @@ class UtilityRecord(OpenSection):
     x_episodes: Count | None = None
     x_episode_precision: Annotated[Number, WhyNull("there is no alarm episode")] = None
     x_episodes_between: Count | None = None
+    # What chance baselines detect at the same thresholds, by name, and the largest p-value.
+    x_baselines: dict[str, DrawnBaselineRecord] = Field(default_factory=dict)
+    x_p_value: Annotated[Number, _NO_EVENT] = None
 
-
-class OperatingPointRecord(NullsRecord, UtilityRecord):
-    """What an alarm at one target rate is worth; times in steps."""
+    @property
+    def chance(self) -> float | None:
+        """The coverage of the hardest chance baseline; None where there is none."""
+        return baselines.hardest(self.x_baselines)
 
 
 class LayerCRecord(OpenSection):
@@ -80,77 +83,22 @@ class LayerCRecord(OpenSection):
         return next(point for point in self.at_fpr if point.fpr == fpr)
 
 
-def episode_starts(
-    steps: NDArray[np.int64], alarms: NDArray[np.bool_], refractory: int
-) -> NDArray[np.bool_]:
-    """Which alarms begin an episode, bool [R, T]; all runs advance together.
-
-    An episode begins at an alarm that comes at least `refractory` steps after the beginning of the
-    episode before; alarms in between belong to that one.
-    """
-    begins = np.zeros_like(alarms)
-    free_from = np.full(len(steps), np.iinfo(np.int64).min)
-    for column in np.flatnonzero(alarms.any(axis=0)):
-        now = steps[:, column]
-        begins[:, column] = alarms[:, column] & (now >= free_from)
-        free_from = np.where(begins[:, column], now + refractory, free_from)
-    return begins
-
-
 def layer_c(judgement: Judgement) -> LayerCRecord:
     """Coverage, leads, alarm burden and chance nulls at every target."""
     targets = judgement.design.fpr_targets
     return LayerCRecord(at_fpr=tuple(operating_point(judgement, target) for target in targets))
 
 
-class Warned(NamedTuple):
-    """Which events were warned of at one operating point, and how early."""
-
-    covered: NDArray[np.bool_]  # of each run
-    lead: NDArray[np.float64]  # steps from the first alarm in the horizon to t*; NaN: not covered
-    censored: NDArray[np.bool_]  # the alarm stands in the first positive window
-
-
-@per_run
-def warnings_at(judgement: Judgement, target: float) -> Warned:
-    """The first alarm within each event's horizon."""
-    scores, positive = judgement.evaluation, judgement.windows.positive
-    early = judgement.alarms(target) & positive
-    covered = np.asarray(early.any(axis=1))
-    at = early.argmax(axis=1)
-    lead = np.where(covered, scores.event_step - scores.steps[np.arange(len(at)), at], np.nan)
-    censored = np.asarray(covered & (at == positive.argmax(axis=1)))
-    return Warned(covered, lead, censored)
-
-
-def shortfalls(
-    judgement: Judgement, coverage: float | None, lead_median: float | None, p_value: float | None
-) -> tuple[str, ...]:
-    """The reason codes for which an operating point is not materially useful; empty if it is.
-
-    Coverage must reach its minimum, the median lead its own, and in `strict` the p-value (adjusted
-    or not, as the caller has it) must not exceed alpha, split over the looks that are locked.
-    """
-    design = judgement.design
-    lucky = judgement.strict and (p_value is None or p_value > design.alpha_per_look)
-    found = {
-        "coverage_low": coverage is None or coverage < design.coverage_min - _SLACK,
-        "no_better_than_chance": lucky,
-        "lead_short": lead_median is None or lead_median < design.lead_least,
-    }
-    return tuple(reason for reason, holds in found.items() if holds)
-
-
 def operating_point(judgement: Judgement, target: float) -> OperatingPointRecord:
     """Everything layer C says about one target."""
     scores, windows, design = judgement.evaluation, judgement.windows, judgement.design
-    n_events, alarms = judgement.n_events, judgement.alarms(target)
-    warned = warnings_at(judgement, target)
-    n_covered, leads = int(warned.covered.sum()), warned.lead[warned.covered]
-    success = warned.covered & (warned.lead >= design.lead_target)
+    n_events, found = judgement.n_events, judgement.alarms(target)
+    alarms = found.grid.alarm[found.rows]
+    n_covered, leads = found.n_detected, found.lead[found.detected]
+    success = found.detected & (found.lead >= design.lead_target)
     tails = np.quantile(leads, _TAILS).tolist() if len(leads) else None
-    lead_intervals = _lead_intervals(judgement, warned)
-    false = int(false_alarms(judgement, target).sum())
+    lead_intervals = _lead_intervals(judgement, found)
+    false = int(found.n_false.sum())
     begins = episode_starts(scores.steps, alarms & windows.monitored, design.episode_gap)
     n_true = int((begins & windows.positive).sum())
     n_labelled = n_true + int((begins & windows.negative).sum())
@@ -158,7 +106,7 @@ def operating_point(judgement: Judgement, target: float) -> OperatingPointRecord
     back = np.diff(scores.steps, axis=1)
     reach = np.concatenate([back[:, :1], back], axis=1)
     quiet = int(reach[windows.negative[:, : reach.shape[1]]].sum()) if reach.size else 0
-    nulls = chance(judgement, target, n_covered)
+    beside = baselines.by_windows(judgement, target)
     return OperatingPointRecord(
         fpr=target,
         coverage=_share(n_covered, n_events),
@@ -166,7 +114,7 @@ def operating_point(judgement: Judgement, target: float) -> OperatingPointRecord
         lead_time_iqr=tails[3] - tails[1] if tails else None,
         lead_time_success=_share(int(success.sum()), n_events),
         x_threshold=judgement.calibrated.deployed[target],
-        x_coverage_interval=_share_interval(judgement, warned.covered),
+        x_coverage_interval=_share_interval(judgement, found.detected),
         x_n_events=n_events,
         x_n_covered=n_covered,
         x_n_too_early=int((scores.has_event & ~windows.positive.any(axis=1)).sum()),
@@ -176,8 +124,8 @@ def operating_point(judgement: Judgement, target: float) -> OperatingPointRecord
         x_lead_time_intervals=lead_intervals,
         x_lead_time_success_interval=_share_interval(judgement, success),
         x_lead_times=tuple(leads.tolist()),
-        x_n_censored=int(warned.censored.sum()),
-        x_false_alarms_per_run=_share(false, judgement.negatives.n_runs),
+        x_n_censored=int(found.censored.sum()),
+        x_false_alarms_per_run=_share(false, found.n_runs),
         x_false_alarms_per_10k_steps=_share(10_000 * false, quiet),
         x_time_in_warning=_share(
             int((alarms & windows.monitored).sum()), int(windows.monitored.sum())
@@ -185,8 +133,8 @@ def operating_point(judgement: Judgement, target: float) -> OperatingPointRecord
         x_episodes=n_labelled,
         x_episode_precision=_share(n_true, n_labelled),
         x_episodes_between=int(begins.sum()) - n_labelled,
-        x_p_value=largest_p(nulls),
-        **{f"x_{name}_null": null for name, null in nulls.items()},
+        x_baselines=beside,
+        x_p_value=baselines.largest_p(beside),
     )
 
 
@@ -209,10 +157,10 @@ def _share_interval(judgement: Judgement, chosen: NDArray[np.bool_]) -> Interval
     )
 
 
-def _lead_intervals(judgement: Judgement, warned: Warned) -> dict[str, IntervalRecord]:
-    if not warned.covered.any():
+def _lead_intervals(judgement: Judgement, found: WindowAlarms) -> dict[str, IntervalRecord]:
+    if not found.n_detected:
         return {}
-    q05, q25, median, q75, q95 = quantile_intervals(warned.lead, _TAILS, _weights(judgement))
+    q05, q25, median, q75, q95 = quantile_intervals(found.lead, _TAILS, _weights(judgement))
     draws = {"median": median, "iqr": q75 - q25, "q05": q05, "q95": q95}
     intervals = {name: percentile_interval(values) for name, values in draws.items()}
     return {name: interval for name, interval in intervals.items() if interval is not None}
@@ -220,4 +168,4 @@ def _lead_intervals(judgement: Judgement, warned: Warned) -> dict[str, IntervalR
 
 def _weights(judgement: Judgement) -> NDArray[np.float64]:
     design = judgement.design
-    return resamples(judgement.evaluation.n_runs, design.bootstrap_draws, design.seed)
+    return resamples(judgement.n_runs, design.bootstrap_draws, design.seed)

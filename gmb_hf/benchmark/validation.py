@@ -14,10 +14,11 @@ from typing import NamedTuple
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.extensions import Checked
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, gate
+from gmb_hf.benchmark.gates import AGAINST_ALARM
 from gmb_hf.benchmark.operationality import LayerBRecord
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results, load_results
-from gmb_hf.benchmark.verdict import AGAINST_ALARM, IndicatorRecord
+from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
 
 _SLACK = 1e-9  # a mean of rates may pass 1 by a rounding error

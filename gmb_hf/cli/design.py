@@ -196,18 +196,18 @@ _ALONE = (Column("held-out runs for one requirement alone"), Column("runs", "{:,
 
 def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
     """Print what a verdict by runs takes: the plan that decides whether a score may act."""
-    from gmb_hf.design.power import in_words
+    from gmb_hf.core.thresholds import in_words
 
     by_runs = found.by_runs
     assert by_runs is not None
     goal, assumed = by_runs.goal, by_runs.assumed
     source = "Supposed" if measured is None else f"From {measured.n_runs:,} pilot runs"
-    blind = "a blind alarm is left out (--assume-chance)"
-    if assumed.blind is not None:
-        blind = f"a blind alarm of that cost of {assumed.blind:.2f}"
+    chance = "chance is left out (--assume-chance)"
+    if assumed.chance is not None:
+        chance = f"chance of that cost {assumed.chance:.2f}"
     show.say(
         f"By runs, with a budget of {in_words(goal.budget)} falsely alarmed ({goal.calibration}). "
-        f"{source}: the first alarm warns of {assumed.warned:.2f} of events, {blind}; an event in "
+        f"{source}: the first alarm detects {assumed.detection:.2f} of events, {chance}; an event in "
         f"{assumed.event_share:.0%} of runs, negative windows in {assumed.negative_share:.0%}."
     )
     show.console().print()
@@ -216,7 +216,7 @@ def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
         Column("explore", "{:,}".format, take="explore"),
         Column("expected", number, take="expected"),
         Column("90% sure", number, take="upper"),
-        Column("warned", partial(number, digits=2), take="warned"),
+        Column("detection rate", partial(number, digits=2), take="detection"),
         Column("held-out", "{:,}".format, take="held_out"),
         Column("in all", "{:,}".format, take="total"),
         Column("transfer", "{:,}".format, take="transfer"),
@@ -323,7 +323,7 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
 
 # Without a pilot nothing is read from the other fields of the design.
 _GOAL = """
-run_budgets primary_run_budget calibration warned_min
+run_budgets primary_run_budget calibration detection_min
 fpr_targets primary_fpr fpr_eps coverage_min event_count_min alpha min_targets_ok looks
 max_eval_seeds seeds_eval null_draws protocol
 """
@@ -339,7 +339,7 @@ class PlanCommand(DesignCommand):
 
 def plan(
     context: typer.Context,
-    warned: Annotated[
+    detection: Annotated[
         float | None, option("Share of events that its first alarm warns of. [0.5]")
     ] = None,
     coverage: Annotated[
@@ -428,7 +428,7 @@ def plan(
         measured,
         power=power,
         candidates=candidates,
-        warned=warned,
+        detection=detection,
         coverage=coverage,
         windows=assume_windows,
         event_share=assume_events,

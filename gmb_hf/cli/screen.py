@@ -239,7 +239,7 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[..., None
 
 def verdicts(results: Results, report: Path) -> None:
     """The answer in a sentence, then the best scores of each group with their labels."""
-    from gmb_hf.design.power import in_words
+    from gmb_hf.core.thresholds import in_words
     from gmb_hf.report.answer import GROUPS, answer
 
     found = answer(results)
@@ -360,8 +360,8 @@ def elsewhere(path: Path | None) -> str:
 
 def explored(rows: Sequence[Explored], path: Path | None, budget: float) -> None:
     """The best of both signs, and the warning that a search proves nothing."""
+    from gmb_hf.core.thresholds import in_words
     from gmb_hf.design.candidates import ENSEMBLE
-    from gmb_hf.design.power import in_words
 
     answered(explored=rows)
     every = Table.of(rows, _EXPLORED).rows

@@ -211,6 +211,12 @@ class Alarms:
         """The share of events that are detected; None without events."""
         return self.n_detected / self.n_events if self.n_events else None
 
+    def of_runs(self, chances: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Chances of events, float64 [E], as those of runs, float64 [R]; NaN without an event."""
+        found = np.full(len(self.rows), np.nan)
+        found[self.has_event] = chances
+        return found
+
     @cached_property
     def chances(self) -> dict[str, NDArray[np.float64]]:
         """Each event's chance to be detected by each baseline of the unit; empty without events."""

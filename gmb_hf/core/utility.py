@@ -34,7 +34,9 @@ class WindowAlarms(Alarms):
     def censored(self) -> NDArray[np.bool_]:
         """Whether that alarm already stands in the first positive window, bool [R]."""
         grid = self.grid
-        begins = np.where(grid.windows.positive.any(axis=1), grid.windows.positive.argmax(axis=1), 0)
+        begins = np.where(
+            grid.windows.positive.any(axis=1), grid.windows.positive.argmax(axis=1), 0
+        )
         start = grid.steps[np.arange(len(begins)), begins][self.rows]
         return np.asarray(grid.first_in_horizon[self.rows] == start)
 

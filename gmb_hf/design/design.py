@@ -198,8 +198,8 @@ class Design(Document):
     """the share that decides what may act"""
     calibration: Literal["marginal", "conditional"] = at("x_calibration", "marginal")
     """marginal: the expected share keeps the budget; conditional: its 90% bound does"""
-    warned_min: Rate = at("x_warned_min", 0.30)
-    """least share of events whose first alarm is neither false nor missing"""
+    detection_min: Rate = at("x_detection_min", 0.30)
+    """least detection rate: share of events with a first alarm that is not false"""
     also_events: Many[AlsoEvent] = at("x_also_events", (), option="also-event", example=())
     """other events that the same scores are shown on, e.g. {type: E_jump}"""
 

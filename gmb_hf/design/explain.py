@@ -7,18 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from gmb_hf.base.errors import first_of
 from gmb_hf.base.fingerprints import SHOWN
+from gmb_hf.core.thresholds import effective_budget, in_words, promise, runs_needed, runs_to_promise
 from gmb_hf.design.candidates import Ensemble, ParamValue, Score
 from gmb_hf.design.design import Design
 from gmb_hf.design.event_types import EVENT_TYPES
-from gmb_hf.design.lock import (
-    CENTRAL,
-    Lock,
-    LockedCandidate,
-    LockedHealth,
-    LockRecord,
-)
+from gmb_hf.design.lock import CENTRAL, Lock, LockedCandidate, LockedHealth, LockRecord
 from gmb_hf.design.locked_ensembles import LockedEnsemble, LockedMember, feature_name
-from gmb_hf.design.power import effective_budget, in_words, promise, runs_needed, runs_to_promise
 
 _ORIENTATION = {1: "as declared", -1: "reversed"}
 # The fields that `explain_design` speaks of; any other is told by its help text.

@@ -17,10 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gmb_hf.base.errors import InputError, first_of
-from gmb_hf.design.design import PARTS, UNDECLARED, Design
-from gmb_hf.design.event_types import EVENT_TYPES
-from gmb_hf.design.power import (
-    draws_needed,
+from gmb_hf.core.thresholds import (
     effective_budget,
     in_words,
     promise,
@@ -29,6 +26,9 @@ from gmb_hf.design.power import (
     runs_to_bound,
     runs_to_promise,
 )
+from gmb_hf.design.design import PARTS, UNDECLARED, Design
+from gmb_hf.design.event_types import EVENT_TYPES
+from gmb_hf.design.power import draws_needed
 from gmb_hf.design.strata import EVENT_STEP
 
 _PATIENCE = 10.0  # seconds; a repository on a slow disk is no reason to hang

@@ -29,10 +29,10 @@ from gmb_hf.base.documents import (
 )
 from gmb_hf.base.errors import InputError, first_of, unknown
 from gmb_hf.base.escape import cut, html_table
+from gmb_hf.core.thresholds import effective_budget
 from gmb_hf.design.candidates import ParamValue
 from gmb_hf.design.design import UNDECLARED, Design
 from gmb_hf.design.locked_ensembles import LockedEnsemble, ensemble_fault
-from gmb_hf.design.power import effective_budget
 
 FORMAT = 1
 CENTRAL = "central"

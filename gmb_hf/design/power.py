@@ -4,7 +4,7 @@ What `strict` asks of a score that is good is counted requirement by requirement
 all hold at once is taken as the product over independent parts:
 
 - Events. Each run has one with probability r: exact binomial.
-- Coverage. Of e events Binomial(e, C) are warned of; the lower end of the 95% interval must reach
+- Coverage. Of e events Binomial(e, C) are covered; the lower end of the 95% interval must reach
   the minimum, and, where a chance coverage is given, the count must exceed what chance reaches in
   a share alpha / (candidates) of the draws (Holm's first step). Exact binomials, and the bootstrap
   interval is the binomial's own. Under a null whose chances differ between events the count
@@ -25,128 +25,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, bdtrik, betaincinv, betaln, gammainc
 
-from gmb_hf.base.stats import runs_for_zero
+from gmb_hf.base.stats import IntervalRecord, runs_for_zero, runs_to_clear
+from gmb_hf.core.thresholds import (
+    effective_budget,
+    pass_line,
+    promise,
+    runs_advised,
+    runs_needed,
+    runs_to_promise,
+    shown_line,
+)
 
-# 1/f and 5(1-f)/f of round targets are whole numbers that floats may miss from above.
-_SLACK = 1e-9
-
-
-def runs_needed(target: float) -> int:
-    """Calibration runs with negative windows below which the threshold is infinite.
-
-    ceil(1/f) - 1: 99, 19 and 9 runs for f = .01, .05 and .10.
-    """
-    return math.ceil(1 / target - _SLACK) - 1
-
-
-def runs_advised(target: float) -> int:
-    """Calibration runs that leave 80% of the budget: 5 (1-f) / f, e.g. 45 for .10, 95 for .05."""
-    return math.ceil(5 * (1 - target) / target - _SLACK)
-
-
-def effective_budget(target: float, n_runs: int) -> float:
-    """The expected false positive rate that a target buys with `n_runs` calibration runs.
-
-    About f - (1-f)/m; zero where the threshold is infinite.
-    """
-    if n_runs < runs_needed(target):
-        return 0.0
-    return max(0.0, target - (1 - target) / n_runs)
-
-
-BOUND = 0.9
-"""How sure the upper bound on the true rate of one lock is."""
-
-
-@dataclass(frozen=True)
-class Promise:
-    """What a first-alarm threshold promises of fresh runs of the same law.
-
-    The explore runs drawn, the true share of runs with a false alarm is Beta(m + 1 - k, k)
-    distributed where no two runs tie (Vovk 2012), and lies below that where some do.
-
-    Attributes:
-        rank: k, the threshold lies just above the k-th smallest of the runs' greatest negative
-            scores; None: no finite threshold keeps the budget, ABSTAIN.
-        expected: the mean of that distribution; 0 where the threshold is infinite.
-        upper: its 90% quantile.
-    """
-
-    rank: int | None
-    expected: float
-    upper: float
-
-
-@cache
-def promise(budget: float, n_runs: int, calibration: str = "marginal") -> Promise:
-    """What `n_runs` calibration runs with negative windows promise at a budget of runs.
-
-    `marginal`: k = ceil((1 - alpha)(m + 1)), the expected rate is at most alpha. `conditional`: the
-    least k whose 90% bound is at most alpha, so that the promise holds of nine locks in ten.
-
-    >>> promise(0.05, 19).rank, promise(0.05, 18).rank, promise(0.1, 22, "conditional").rank
-    (19, None, 22)
-    """
-    m = n_runs
-    if calibration == "conditional":
-        ranks = np.arange(1, m + 1)
-        holds = betaincinv(m + 1 - ranks, ranks, BOUND) <= budget + _SLACK
-        rank = int(ranks[holds][0]) if holds.any() else m + 1
-    else:
-        # The budget as it is written, .05 and not its binary neighbour.
-        rank = max(1, math.ceil((1 - Fraction(repr(float(budget)))) * (m + 1)))
-    if rank > m:
-        return Promise(None, 0.0, 0.0)
-    upper = float(betaincinv(m + 1 - rank, rank, BOUND))
-    return Promise(rank, (m + 1 - rank) / (m + 1), upper)
-
-
-def runs_to_promise(budget: float, calibration: str = "marginal") -> int:
-    """Calibration runs with negative windows below which no first-alarm threshold is finite.
-
-    >>> runs_to_promise(0.05), runs_to_promise(0.1), runs_to_promise(0.05, "conditional")
-    (19, 9, 45)
-    """
-    if calibration == "conditional":
-        return math.ceil(math.log(1 - BOUND) / math.log1p(-budget) - _SLACK)
-    return runs_needed(budget)
-
-
-def runs_to_bound(budget: float, calibration: str = "marginal") -> int:
-    """Calibration runs that keep the 90% bound of a budget within twice the budget.
-
-    >>> runs_to_bound(0.05), runs_to_bound(0.1), runs_to_bound(0.05, "conditional")
-    (22, 11, 45)
-    """
-    runs = runs_to_promise(budget, calibration)
-    while promise(budget, runs, calibration).upper > 2 * budget:
-        runs += 1
-    return runs
-
-
-def in_words(budget: float) -> str:
-    """A share of runs as one says it: "1 run in 20", or "3% of runs"."""
-    one_in = round(1 / budget)
-    if abs(one_in * budget - 1) < _SLACK:
-        return f"1 run in {one_in}"
-    return f"{100 * budget:.3g}% of runs"
-
-
-def pass_line(target: float, eps: float) -> float:
-    """The highest rate that meets a target in `strict`: f + min(eps, f/2)."""
-    return target + min(eps, target / 2)
-
-
-def shown_line(budget: float) -> float:
-    """The highest share of runs that meets a budget of runs where it must be shown."""
-    return pass_line(budget, 0.05)
+_SLACK = 1e-9  # K / alpha of round numbers is a whole number that floats may miss from above
 
 
 def draws_needed(candidates: int, alpha: float) -> int:
@@ -291,13 +187,13 @@ class RunsGoal:
     Attributes:
         budget: share of runs that may have a false alarm; the one that decides.
         calibration: whether the expected share keeps it, or its 90% bound (see `promise`).
-        warned_min: least share of events that the first alarm warns of.
+        detection_min: least detection rate: share of events that the first alarm detects.
         event_count_min, candidates, alpha, power: as in `Goal`.
     """
 
     budget: float = 0.05
     calibration: str = "marginal"
-    warned_min: float = 0.30
+    detection_min: float = 0.30
     event_count_min: int = 30
     candidates: int = 1
     alpha: float = 0.05
@@ -314,15 +210,15 @@ class RunsAssumed:
     """What is supposed of the first alarms of a score.
 
     Attributes:
-        warned: true share of events that they warn of.
+        detection: true detection rate.
         event_share, negative_share: as in `Assumed`.
-        blind: share that a blind alarm of the same cost warns of; None leaves the test out.
+        chance: detection rate of a chance baseline of the same cost; None leaves the test out.
     """
 
-    warned: float
+    detection: float
     event_share: float
     negative_share: float
-    blind: float | None = None
+    chance: float | None = None
 
 
 @dataclass(frozen=True)
@@ -332,7 +228,7 @@ class RunsRow:
     Attributes:
         calibration, explore: as in `Row`.
         expected, upper: the mean of the true share of falsely alarmed runs, and its 90% bound.
-        warned: what is assumed at that cost.
+        detection: the detection rate that is assumed at that cost.
         held_out: held-out runs of the lock's own system; None where no number reaches the power.
         transfer: the same of another system, where the rate must be shown.
     """
@@ -341,7 +237,7 @@ class RunsRow:
     explore: int
     expected: float
     upper: float
-    warned: float
+    detection: float
     held_out: int | None
     transfer: int | None
 
@@ -388,19 +284,17 @@ def plan_by_runs(goal: RunsGoal, assumed: Callable[[int], RunsAssumed]) -> RunsP
     chosen = min(sure, key=lambda row: row.total or 0, default=None)
     m = (chosen or rows[-1]).calibration
     one = supposed[m]
-    beside = replace(goal, event_count_min=1, warned_min=0.0)
+    beside = replace(goal, event_count_min=1, detection_min=0.0)
     powers: dict[str, Callable[[int], float]] = {
         f"{goal.event_count_min} events": lambda n: _at_least(
             goal.event_count_min, n, one.event_share
         ),
-        f"warned surely at least {goal.warned_min:g}": lambda n: power_of_warned(
-            replace(goal, event_count_min=1), replace(one, blind=None), n
+        f"detection rate surely at least {goal.detection_min:g}": lambda n: power_of_detection(
+            replace(goal, event_count_min=1), replace(one, chance=None), n
         ),
     }
-    if one.blind is not None:
-        powers[f"better than a blind alarm ({one.blind:.2f})"] = partial(
-            power_of_warned, beside, one
-        )
+    if one.chance is not None:
+        powers[f"better than chance ({one.chance:.2f})"] = partial(power_of_detection, beside, one)
     powers[f"in a transfer: false alarms surely in at most {goal.line:g} of runs"] = lambda n: (
         power_of_rate(goal, m, math.floor(n * one.negative_share), shown=True)
     )
@@ -409,22 +303,22 @@ def plan_by_runs(goal: RunsGoal, assumed: Callable[[int], RunsAssumed]) -> RunsP
 
 
 @lru_cache(maxsize=_KEPT)
-def power_of_warned(goal: RunsGoal, assumed: RunsAssumed, n: int) -> float:
-    """Probability of enough events among n runs, and of enough of them warned of.
+def power_of_detection(goal: RunsGoal, assumed: RunsAssumed, n: int) -> float:
+    """Probability of enough events among n runs, and of enough of them detected.
 
     Of e events k are enough where the exact 95% interval of k/e begins at the minimum or above:
-    P(Binomial(e, minimum) >= k) <= .025. Against blind alarms of equal chances the Poisson-binomial
-    is Binomial(e, blind), which reaches k in a share alpha / candidates of draws at most (Holm's
+    P(Binomial(e, minimum) >= k) <= .025. Against baselines of equal chances the Poisson-binomial
+    is Binomial(e, chance), which reaches k in a share alpha / candidates of draws at most (Holm's
     first step).
     """
     events, weight = _event_counts(goal.event_count_min, n, assumed.event_share)
     enough = np.zeros(len(events))
-    if goal.warned_min:
-        enough = _critical(events, goal.warned_min, _TAIL)
-    if assumed.blind is not None:
-        beyond = _critical(events, assumed.blind, goal.alpha / goal.candidates)
+    if goal.detection_min:
+        enough = _critical(events, goal.detection_min, _TAIL)
+    if assumed.chance is not None:
+        beyond = _critical(events, assumed.chance, goal.alpha / goal.candidates)
         enough = np.maximum(enough, beyond)
-    return float((weight * bdtrc(enough - 1, events, assumed.warned)).sum())
+    return float((weight * bdtrc(enough - 1, events, assumed.detection)).sum())
 
 
 @lru_cache(maxsize=_KEPT)
@@ -457,7 +351,7 @@ def power_by_runs(
     """Probability of a supporting verdict by runs from m calibration and n held-out runs."""
     with_negatives = math.floor(n * assumed.negative_share)
     rate = power_of_rate(goal, m, with_negatives, shown=shown)
-    return rate * power_of_warned(goal, assumed, n) if rate else 0.0
+    return rate * power_of_detection(goal, assumed, n) if rate else 0.0
 
 
 def _runs_row(goal: RunsGoal, assumed: RunsAssumed, m: int) -> RunsRow:
@@ -471,7 +365,7 @@ def _runs_row(goal: RunsGoal, assumed: RunsAssumed, m: int) -> RunsRow:
         explore=runs_for(m, assumed.negative_share, goal.power),
         expected=found.expected,
         upper=found.upper,
-        warned=assumed.warned,
+        detection=assumed.detection,
         held_out=held_out,
         transfer=transfer,
     )
@@ -614,3 +508,49 @@ def _fewest(power: Callable[[int], float], wanted: float) -> int | None:
         middle = (low + high) // 2
         low, high = (low, middle) if power(middle) >= wanted else (middle, high)
     return high
+
+
+# Of a share that straddles a line: runs after which its exact interval would clear it.
+
+_SURELY = 0.8
+
+
+def clears(trials: int, share: float, line: float) -> float:
+    """Probability that the exact 95% interval of Binomial(trials, share) clears a line.
+
+    It clears it on the side on which `share` lies.
+
+    >>> round(clears(100, 0.5, 0.3), 2), clears(10, 0.5, 0.5)
+    (0.98, 0.0)
+    """
+    if share == line or trials < 1:
+        return 0.0
+    counts = np.arange(trials + 1)
+    if share > line:  # the lower end lies above the line: P(Binomial(n, line) >= k) <= .025
+        enough = counts[bdtrc(counts - 1, trials, line) <= _TAIL]
+        return float(bdtrc(enough[0] - 1, trials, share)) if len(enough) else 0.0
+    enough = counts[bdtr(counts, trials, line) <= _TAIL]
+    return float(bdtr(enough[-1], trials, share)) if len(enough) else 0.0
+
+
+def runs_to_settle(
+    n_runs: int, trials: int, share: float, line: float, interval: IntervalRecord
+) -> int | None:
+    """Runs after which a share that straddles a line clears it with probability .8.
+
+    None where more runs of the same kind cannot be counted upon for it.
+
+    Args:
+        n_runs: that gave the interval, and `trials` of which the share is one.
+        share: as observed, and taken for the truth.
+        line: that the interval straddles.
+    """
+    runs = runs_to_clear(n_runs, share, line, interval)
+    while runs is not None and runs <= _FARTHEST * n_runs:
+        if clears(round(trials * runs / n_runs), share, line) >= _SURELY:
+            return runs
+        runs = math.ceil(1.1 * runs)
+    return None
+
+
+_FARTHEST = 100  # times the runs; beyond, the estimate is a guess about a coin on its edge

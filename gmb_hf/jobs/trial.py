@@ -35,15 +35,14 @@ from gmb_hf.base.escape import number, steps
 from gmb_hf.base.files import write_text
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.benchmark.evaluate import evaluate_lock
-from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord
+from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord, FirstAlarmRecord
 from gmb_hf.benchmark.locking import explore, make_lock, write_explored
 from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results
-from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.core.thresholds import in_words
 from gmb_hf.design.lock import Lock
-from gmb_hf.design.power import in_words
 from gmb_hf.hub.panels import EXPLORE, HELD_OUT, FrozenPanel, here
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.claims import CLAIMS, Claim

@@ -31,14 +31,13 @@ from gmb_hf.base.errors import InputError, choose, nearest
 from gmb_hf.base.escape import one_line
 from gmb_hf.base.files import check_file, claim, read_json, write_text
 from gmb_hf.base.fingerprints import item_hash
-from gmb_hf.benchmark.first_alarm import shared_thresholds
+from gmb_hf.benchmark.gates import AGAINST_ALARM
 from gmb_hf.benchmark.health import LockedBounds
 from gmb_hf.benchmark.prepare import locked_entry
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.validation import disagreements
-from gmb_hf.benchmark.verdict import AGAINST_ALARM
+from gmb_hf.core.thresholds import in_words, promise, runs_to_promise, shared_thresholds
 from gmb_hf.design.lock import Lock, differing
-from gmb_hf.design.power import in_words, promise, runs_to_promise
 from gmb_hf.indicators.causal import Memory
 from gmb_hf.indicators.ensemble import member_indicators
 from gmb_hf.monitor import reading

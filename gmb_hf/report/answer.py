@@ -18,6 +18,7 @@ from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import follow
 from gmb_hf.benchmark.compat import explain_settings, settings_of
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
+from gmb_hf.benchmark.gates import DESIGN_FAULT
 from gmb_hf.benchmark.records import (
     INCONCLUSIVE,
     LABELS,
@@ -27,10 +28,10 @@ from gmb_hf.benchmark.records import (
     UNSTABLE,
 )
 from gmb_hf.benchmark.results import Results
-from gmb_hf.benchmark.verdict import DESIGN_FAULT, IndicatorRecord
+from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.core.thresholds import in_words
 from gmb_hf.design.candidates import ENSEMBLE
 from gmb_hf.design.explain import explain_design
-from gmb_hf.design.power import in_words
 from gmb_hf.indicators import catalogue
 
 GROUPS = {

@@ -22,14 +22,14 @@ from gmb_hf.base.tables import follow
 from gmb_hf.benchmark.compat import CompatSettings, Reproduction, primary_point, settings_of
 from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
-from gmb_hf.benchmark.nulls import NULLS
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.core.nulls import NULLS
+from gmb_hf.core.thresholds import in_words, pass_line
 from gmb_hf.design.design import Design
-from gmb_hf.design.power import in_words, pass_line
 from gmb_hf.report import style
 from gmb_hf.report.answer import (
     BLIND_ALARM,

@@ -26,16 +26,15 @@ from gmb_hf.base.files import write_text
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import Line, Table, follow
 from gmb_hf.benchmark.compat import settings_of
-from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord
-from gmb_hf.benchmark.nulls import NULLS
+from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord, FirstAlarmRecord
 from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.results import Results
-from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.sections import EventRecord
 from gmb_hf.benchmark.validation import definition_of_done
 from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.core.nulls import NULLS
+from gmb_hf.core.thresholds import in_words
 from gmb_hf.design.design import Design
-from gmb_hf.design.power import in_words
 from gmb_hf.report.answer import (
     BLIND_ALARM,
     COMBINATION,

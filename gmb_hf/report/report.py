@@ -22,7 +22,7 @@ from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.validation import definition_of_done
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.design.power import in_words
+from gmb_hf.core.thresholds import in_words
 from gmb_hf.report.answer import (
     GROUPS,
     RankedVerdicts,

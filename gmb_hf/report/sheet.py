@@ -25,7 +25,7 @@ from gmb_hf._version import __version__
 from gmb_hf.base.escape import markdown, one_line
 from gmb_hf.base.files import write_text
 from gmb_hf.base.tables import Column, Line, Table
-from gmb_hf.design.power import in_words
+from gmb_hf.core.thresholds import in_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -15,15 +15,14 @@ from typing import Any, NamedTuple
 from gmb_hf.base.escape import number, p_value, percent, steps, yes_no
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import Column, Row, Table, follow
-from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord
-from gmb_hf.benchmark.nulls import NULLS
+from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord, FirstAlarmRecord
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
-from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.core.nulls import NULLS
+from gmb_hf.core.thresholds import in_words, runs_needed
 from gmb_hf.design.candidates import ENSEMBLE
-from gmb_hf.design.power import in_words, runs_needed
 from gmb_hf.report.answer import (
     ends,
     hardest,

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.design.design import Design
 from gmb_hf.runs.panel import Panel

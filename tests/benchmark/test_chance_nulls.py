@@ -10,15 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from score_builders import design, noise_scores, scores_of
 
-from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.nulls import (
-    NullRecord,
-    chance,
-    reach,
-    risk_set_chances,
-    shift_chances,
-    uniform_draws,
-)
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.nulls import NullRecord, chance, reach, risk_set_chances
+from gmb_hf.core.nulls import shift_chances, uniform_draws
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.design.design import Design
 

@@ -11,7 +11,7 @@ from score_builders import design, scores_of
 from synthetic import FEW_MEMBERS
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.verdict import IndicatorRecord, judge, judge_all
 from gmb_hf.runs.panel import Panel
 

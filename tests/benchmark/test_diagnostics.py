@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from score_builders import design, judged, noise_scores, scores_of
 
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import (
     autocorrelation_time,
     diagnose,

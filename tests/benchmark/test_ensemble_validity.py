@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from gmb_hf import Design
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.ensembles import MemberScores, split_runs
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.prepare import Entry

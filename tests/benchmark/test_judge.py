@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from score_builders import design, noise_scores, null_paths, raised_before_event, scores_of
 
 from gmb_hf.base.documents import plain_data
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from score_builders import design, noise_scores, raised_before_event
 
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.lock import CENTRAL, Lock, LockedCandidate, member_key

@@ -14,8 +14,9 @@ from score_builders import null_paths, scores_of
 import gmb_hf
 from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark import events, nulls
-from gmb_hf.benchmark.calibration import Judgement
-from gmb_hf.benchmark.nulls import NullsRecord, register_null
+from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.nulls import NullsRecord
+from gmb_hf.core.nulls import register_null
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import registrable_until
 from gmb_hf.benchmark.sections import CalibrationRecord

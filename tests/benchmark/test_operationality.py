@@ -11,7 +11,7 @@ import pytest
 from score_builders import design, noise_scores, scores_of
 
 from gmb_hf.base.stats import exact_binomial
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import (
     LayerBRecord,
     bootstrap_rate,
@@ -19,7 +19,7 @@ from gmb_hf.benchmark.operationality import (
     run_rates,
 )
 from gmb_hf.benchmark.verdict import judge
-from gmb_hf.design.power import pass_line
+from gmb_hf.core.thresholds import pass_line
 
 ALL_TARGETS = (0.01, 0.05, 0.10)
 

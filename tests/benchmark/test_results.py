@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gmb_hf.base.documents import parse_yaml
 from gmb_hf.base.errors import InputError
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.sections import CalibrationRecord

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from score_builders import design, noise_scores, raised_before_event, scores_of
 
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.robustness import family, layer_d, point_verdict, run_groups
 
 SETTINGS = {"horizon": 100, "safe_gap": 150, "burn_in": 20, "lead_time_median_min": 20.0}

@@ -22,9 +22,9 @@ from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.records import INCONCLUSIVE, SCOPE_LIMITED, SUPPORTED, UNSTABLE
-from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
+from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
 from gmb_hf.design.lock import Lock
-from gmb_hf.design.power import promise, shown_line
+from gmb_hf.core.thresholds import promise, shown_line
 from gmb_hf.indicators import catalogue
 
 BUDGET = 0.05
@@ -66,7 +66,7 @@ def design(scores: Sequence[str] = SCORES, **overrides: Any) -> Design:
         "safe_gap": 150,
         "w_event": 10,
         "burn_in": 20,
-        "warned_min": 0.7,
+        "detection_min": 0.7,
         "smoothing_sweep": [1, 2],
         "run_groups": 3,
         "null_draws": 199,
@@ -251,14 +251,14 @@ def test_another_system_is_judged_by_the_scores_that_it_has(judged):
 
 def test_the_runs_that_would_settle_it_do():
     """Forty runs leave the share warned of open; as many as it says, alike, do not."""
-    lock, _ = make_lock(design(["half"], warned_min=0.4), runs(80, 3000))
+    lock, _ = make_lock(design(["half"], detection_min=0.4), runs(80, 3000))
     few = first_alarm(evaluate_lock(lock, runs(40, 1000)), "half")
     assert (few.label, few.reasons) == (INCONCLUSIVE, ("interval_straddles",))
     assert f"about {few.runs_to_settle} runs (" in few.sentence
     share = few.at(BUDGET).n_warned / few.at(BUDGET).n_events
     events = few.runs_to_settle
     settled = exact_binomial(round(share * events), events)
-    least = lock.design.warned_min
+    least = lock.design.detection_min
     assert not settled.low <= least <= settled.high
 
 

@@ -9,7 +9,7 @@ import pytest
 from score_builders import design, noise_scores, scores_of
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge, judge_all, measure_strata
 

@@ -53,7 +53,7 @@ def design(**overrides: Any) -> Design:
         "w_event": 10,
         "burn_in": 20,
         "coverage_min": 0.8,
-        "warned_min": 0.8,
+        "detection_min": 0.8,
         "smoothing_sweep": [1, 3],
         "strata": STRATA,
         "undeclared": ["task", "model", "optimizer", "schedule", "seeds_eval"],

@@ -10,7 +10,7 @@ from scipy.stats import binom
 from score_builders import design, noise_scores, raised_before_event, scores_of
 
 from gmb_hf.base.stats import holm
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.nulls import chance, largest_p
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.scores import Scores

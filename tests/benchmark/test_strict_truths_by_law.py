@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import binom
 
 from benchmarks.laws import LAWS, Law, noise, raised, with_events
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.scores import Scores

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from score_builders import design, scores_of
 
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.utility import episode_starts, layer_c, operating_point, shortfalls
 
 # Horizon 30, gap 50. Run 0: t* = 80, positives 50 60 70, negatives 0..30; run 1 likewise;

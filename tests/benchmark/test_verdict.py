@@ -12,16 +12,10 @@ from score_builders import design, noise_scores, raised_before_event, scores_of
 from synthetic import FEW_MEMBERS
 
 from gmb_hf.base.stats import IntervalRecord, exact_binomial, holm
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.ranking import LayerARecord, has_ranking_signal
 from gmb_hf.benchmark.records import LABELS
-from gmb_hf.benchmark.verdict import (
-    IndicatorRecord,
-    Measured,
-    judge,
-    judge_all,
-    with_eligibility,
-)
+from gmb_hf.benchmark.verdict import IndicatorRecord, Measured, judge, judge_all, with_eligibility
 
 SETTINGS = {"horizon": 100, "safe_gap": 150, "burn_in": 20, "lead_time_median_min": 20.0}
 

@@ -89,7 +89,7 @@ class TestAssumptions:
         assert said.index(advice) < said.index("The specification's view, by windows:")
 
     def test_a_budget_of_runs_may_be_another(self):
-        out = gmb("plan", "--run-budget=.1", "--calibration=conditional", "--warned-min=.4").out
+        out = gmb("plan", "--run-budget=.1", "--calibration=conditional", "--detection-min=.4").out
         assert rows(out, by_runs=True)[0][:4] == ["22", "32", "0.043", "0.099"]
         assert "1 run in 10 falsely alarmed (conditional)" in " ".join(out.split())
         assert "warned surely at least 0.4 " in out

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import OperatingPointRecord, layer_c
 from gmb_hf.benchmark.verdict import judge

@@ -13,21 +13,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from gmb_hf.base.stats import exact_binomial, runs_for_zero
-from gmb_hf.design.power import (
-    Assumed,
-    Goal,
-    RunsAssumed,
-    RunsGoal,
-    draws_needed,
-    plan,
-    plan_by_runs,
-    power_by_runs,
-    power_of,
-    power_of_budget,
-    power_of_coverage,
-    promise,
-    runs_for,
-)
+from gmb_hf.core.thresholds import promise
+from gmb_hf.design.power import Assumed, Goal, RunsAssumed, RunsGoal, draws_needed, plan, plan_by_runs, power_by_runs, power_of, power_of_budget, power_of_coverage, runs_for
 
 
 def simulated(goal: RunsGoal, truth: RunsAssumed, m: int, n: int, shown: bool) -> list[bool]:
@@ -43,7 +30,7 @@ def simulated(goal: RunsGoal, truth: RunsAssumed, m: int, n: int, shown: bool) -
         met = false.high <= goal.line if shown else false.low <= goal.budget
         p_value = binom.sf(warned - 1, events, truth.blind)
         enough = events >= goal.event_count_min and warned > 0
-        enough = enough and exact_binomial(warned, events).low >= goal.warned_min
+        enough = enough and exact_binomial(warned, events).low >= goal.detection_min
         found.append(bool(met and enough and p_value <= goal.alpha / goal.candidates))
     return found
 
@@ -53,7 +40,7 @@ def simulated(goal: RunsGoal, truth: RunsAssumed, m: int, n: int, shown: bool) -
     [
         (19, 60, False, {}),
         (39, 90, False, {"calibration": "marginal", "candidates": 30}),
-        (45, 60, False, {"calibration": "conditional", "warned_min": 0.4}),
+        (45, 60, False, {"calibration": "conditional", "detection_min": 0.4}),
         (99, 400, True, {"budget": 0.1}),
     ],
 )

@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.design.design import Design
-from gmb_hf.design.strata import (
-    Condition,
-    Stratum,
-    event_facts,
-    parse_predicate,
-)
+from gmb_hf.design.strata import Condition, Stratum, event_facts, parse_predicate
 
 SHORT = {"horizon": 200, "safe_gap": 400}
 

@@ -198,7 +198,7 @@ def test_one_score_without_a_lock_takes_thresholds_from_the_explore_part(
     assert [one.lock_hash[:8] for one in panel.ledger().locks] == ["no lock:"] * 2
     reversed_too = commands.done(*other, "--sign=-1", "--out=reversed")
     assert "--score embedding_norm --sign -1 --out lock.yaml" in reversed_too
-    of_its_own = commands.done(*first, "--warned-min=.5", "--out=mine")
+    of_its_own = commands.done(*first, "--detection-min=.5", "--out=mine")
     assert "next    gmb prereg init" in of_its_own
     assert "4 of 200 have judged its held-out part" in commands.done("panel", "show", NAME)
     others = [{"lock_hash": f"{number:064}", "date": "2026-01-01"} for number in range(200)]

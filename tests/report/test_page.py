@@ -19,7 +19,7 @@ from results_layout import EMPTY, EXAMPLE
 
 from gmb_hf import Results
 from gmb_hf.base.errors import InputError
-from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
+from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
 from gmb_hf.report.answer import answer, hardest, shown_name
 from gmb_hf.report.page import remake_page, render_page, write_page
 

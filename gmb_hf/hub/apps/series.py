@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.files import parse_json
-from gmb_hf.benchmark.calibration import Judgement
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.series import judgement_of
 from gmb_hf.hub.apps import page
 from gmb_hf.hub.apps.page import Answer, Setting, number

@@ -28,12 +28,11 @@ from gmb_hf.base.escape import number, one_line, p_value, percent, steps
 from gmb_hf.base.files import whole_folder
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import Column, Table
-from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, FirstAlarmRecord
 from gmb_hf.benchmark.prepare import decided_runs
 from gmb_hf.benchmark.records import INCONCLUSIVE, LABELS, SUPPORTED
 from gmb_hf.benchmark.results import Results
-from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
-from gmb_hf.design.power import in_words
+from gmb_hf.core.thresholds import in_words
 from gmb_hf.hub.cards import CARD
 from gmb_hf.hub.leaderboard.check import CheckRecord
 from gmb_hf.hub.leaderboard.submission import Submission, is_link

@@ -24,10 +24,10 @@ from gmb_hf.base.escape import one_line
 from gmb_hf.base.files import json_text, read_bytes, read_json, write_text
 from gmb_hf.base.fingerprints import SHOWN
 from gmb_hf.benchmark.evaluate import evaluate_lock
+from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.benchmark.results import Results
-from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock

@@ -1,0 +1,451 @@
+"""A score in either unit of counting, as gates B and C ask about it: by windows and by runs.
+
+Each case is a score on all runs, or on those of a stratum. It says which of its gates are met, and
+what speaks for it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gmb_hf.base.stats import (
+    BINOMIAL,
+    BOOTSTRAP,
+    IntervalRecord,
+    exact_binomial,
+    runs_for_zero,
+    runs_to_clear,
+)
+from gmb_hf.benchmark.first_alarm import RIVALS, Rivals, run_budget_state
+from gmb_hf.benchmark.gates import (
+    SLACK,
+    GateRecord,
+    State,
+    enough_budgets,
+    least_state,
+    met,
+    missed,
+    straddles,
+)
+from gmb_hf.benchmark.judgement import Judgement, runs_to_cross_fit
+from gmb_hf.benchmark.operationality import AchievedRecord, LayerBRecord, bootstrap_rate
+from gmb_hf.benchmark.robustness import LayerDRecord, MemberRecord, leave_groups_out
+from gmb_hf.benchmark.utility import OperatingPointRecord
+from gmb_hf.core.first_alarm import FirstAlarms
+from gmb_hf.core.nulls import Unit, count_tails
+from gmb_hf.core.thresholds import in_words, pass_line, runs_needed, runs_to_promise, shown_line
+from gmb_hf.design.design import Design
+from gmb_hf.design.power import runs_to_settle
+
+FEW = "few_runs"
+NONE_NEGATIVE = "no_negative_windows"
+
+
+@dataclass(frozen=True, eq=False)
+class WindowsCase:
+    """A score by windows.
+
+    Attributes:
+        judgement: of these runs.
+        layer_b, point: of these runs; the primary operating point of layer C.
+        p_adjusted: its p-value, adjusted over all candidates and strata of the lock.
+    """
+
+    judgement: Judgement
+    layer_b: LayerBRecord
+    point: OperatingPointRecord
+    p_adjusted: float | None
+
+    def gates(self) -> list[GateRecord]:
+        """Gates B and C, by windows."""
+        design, point = self.judgement.design, self.point
+        found = [self._floor(), self._budget(), self._detection()]
+        if self.judgement.strict:
+            beats = self.p_adjusted is not None and self.p_adjusted <= design.alpha_per_look
+            p_value = "" if self.p_adjusted is None else f" (p = {self.p_adjusted:.3f})"
+            text = f"by windows it covers no more than chance{self._chance}{p_value}"
+            found.append(
+                met("windows", "chance")
+                if beats
+                else missed("windows", "chance", "no_better_than_chance", text)
+            )
+        found.append(_lead("windows", point.lead_time_median, design))
+        return found
+
+    def supported(self) -> str:
+        """What speaks for the score, at its primary operating point."""
+        point, gate = self.point, self.layer_b
+        return (
+            f"by windows, at a false positive rate of {point.fpr:.0%}, it covers {self._covered}"
+            f"{self._chance} with a median lead time of {point.lead_time_median:g} steps, and "
+            f"{gate.n_met} of {len(gate.targets)} budgets are met{self._over()}"
+        )
+
+    def _over(self) -> str:
+        """Points over their budget that are compatible with it."""
+        over = [
+            f"{row.achieved:.1%} [{row.x_interval.low:.1%}, {row.x_interval.high:.1%}] of a budget "
+            f"of {row.target:.0%}: compatible with it"
+            for row in self.layer_b.achieved
+            if self.layer_b.by_budget
+            and row.x_state == "met"
+            and row.achieved is not None
+            and row.x_interval is not None
+            and not row.x_within_budget
+        ]
+        return f" ({'; '.join(over)})" if over else ""
+
+    def _floor(self) -> GateRecord:
+        if not self.layer_b.floor:
+            return met("windows", "floor")
+        certificate, text = self.layer_b.x_floor_certificate, "no false positive rate is achievable"
+        if certificate is not None:
+            tie, count = certificate.tied_value, certificate.tied_windows
+            since = "" if tie is None else f", since {count} windows tie at {tie:g}"
+            text = f"it cannot alarm at a false positive rate below {certificate.f_min_pos:.3f}"
+            text += since
+        return missed("windows", "floor", "floor", text)
+
+    def _budget(self) -> GateRecord:
+        gate, design = self.layer_b, self.judgement.design
+        held = f"{gate.n_met} of {len(gate.targets)} false positive rates keep their budget"
+        if not self.judgement.strict:
+            if gate.controlled:
+                return met("windows", "budget")
+            text = f"{held}, {design.min_targets_ok} must"
+            return missed("windows", "budget", "uncontrolled", text)
+        if gate.x_budget_state == "met":
+            return met("windows", "budget")
+        if gate.x_budget_state == "missed":
+            return missed("windows", "budget", "uncontrolled", f"{held} by windows")
+        asked = [self._question(row) for row in gate.achieved if row.x_state == "straddles"]
+        return _asked("windows", asked)
+
+    def _question(self, row: AchievedRecord) -> tuple[str, str, int | None]:
+        """What one target leaves open: reason, clause, and runs that would settle it."""
+        judgement, interval = self.judgement, row.x_interval
+        design, n_runs = judgement.design, judgement.n_runs
+        with_negatives = int((judgement.tops.counts > 0).sum())
+        if not with_negatives or row.achieved is None:
+            text = (
+                "no judged run has a negative window: none goes on past burn-in "
+                f"{design.burn_in} to {design.safe_gap} steps before its event"
+            )
+            return NONE_NEGATIVE, text, None
+        if row.x_answer == "ABSTAIN" or interval is None:
+            found, needed = judgement.calibrated.n_runs, runs_needed(row.target)
+            text = (
+                f"a threshold for {row.target:g} takes {needed} calibration runs with negative "
+                f"windows, there are {found}"
+            )
+            runs: int | None = None
+            if judgement.calibrated.method == "cross_run":
+                # These calibrate each other; further held-out runs help no other calibration.
+                runs = math.ceil(runs_to_cross_fit(needed) * n_runs / with_negatives)
+            return FEW, text, runs
+        line = pass_line(row.target, design.fpr_eps)
+        text = (
+            f"the false positive rate {row.achieved:.3f} [{interval.low:.3f}, {interval.high:.3f}] "
+            f"at target {row.target:g} straddles its line {line:g}"
+        )
+        return "straddle", text, self._runs_for_rate(row, interval, line)
+
+    def _runs_for_rate(
+        self, row: AchievedRecord, interval: IntervalRecord, line: float
+    ) -> int | None:
+        """Runs after which the interval clears the line: its bootstrap, and what silence proves."""
+        judgement = self.judgement
+        n_runs, rate = judgement.n_runs, row.achieved or 0.0
+        if interval.method == BOOTSTRAP:
+            return runs_to_clear(n_runs, rate, line, interval)
+        alarms = judgement.alarms(row.target)
+        silent = math.ceil(n_runs * runs_for_zero(line) / alarms.n_runs)
+        if interval.method == BINOMIAL:
+            return silent
+        sampled = bootstrap_rate(judgement, alarms)
+        if sampled is None or not sampled.low <= line < sampled.high:
+            return max(silent, n_runs + 1)
+        enough = runs_to_clear(n_runs, rate, line, sampled)
+        return None if enough is None else max(silent, enough)
+
+    def _detection(self) -> GateRecord:
+        design, point = self.judgement.design, self.point
+        share, interval, least = point.coverage, point.x_coverage_interval, design.coverage_min
+        text = (
+            f"by windows it covers {self._covered} at a false positive rate of {point.fpr:.0%}, "
+            f"{least:.0%} is the minimum"
+        )
+        state: State = "met" if share is not None and share >= least - SLACK else "missed"
+        if self.judgement.strict and self.judgement.calibrated.finite(point.fpr):
+            state = least_state(interval, least)
+        if state == "straddles" and share is not None and interval is not None:
+            text = (
+                f"coverage {share:.2f} [{interval.low:.2f}, {interval.high:.2f}] straddles its "
+                f"minimum {least:.2f}"
+            )
+            runs = runs_to_settle(
+                self.judgement.n_runs, self.judgement.n_events, share, least, interval
+            )
+            return straddles("windows", "detection", text, runs=runs)
+        if state == "met":
+            return met("windows", "detection")
+        if self.judgement.strict and not self.judgement.calibrated.finite(point.fpr):
+            _, text, runs = self._question(self.layer_b.at(point.fpr))
+            return straddles("windows", "detection", text, runs=runs, reason=FEW)
+        return missed("windows", "detection", "coverage_low", text)
+
+    @property
+    def _covered(self) -> str:
+        return _of_events(self.point.coverage, self.point.x_n_events or 0)
+
+    @property
+    def _chance(self) -> str:
+        return _beside([one.detection_rate for one in self.point.x_baselines.values()])
+
+
+@dataclass(frozen=True, eq=False)
+class RunsCase:
+    """A score by runs: its first alarms.
+
+    Attributes:
+        judgement: of these runs.
+        rivals: what controls detect at the primary budget, in these runs.
+        p_adjusted: at the primary budget, adjusted over all candidates and strata of the lock.
+    """
+
+    judgement: Judgement
+    rivals: Rivals
+    p_adjusted: float | None
+
+    @property
+    def primary(self) -> FirstAlarms:
+        """The first alarms at the budget that decides."""
+        return self.judgement.first_alarms(self.judgement.design.primary_run_budget)
+
+    def gates(self) -> list[GateRecord]:
+        """Gates B and C, by runs."""
+        alarms, design = self.primary, self.judgement.design
+        found = [self._budget(), self._detection()]
+        beats = self.p_adjusted is not None and self.p_adjusted <= design.alpha_per_look
+        p_value = "" if self.p_adjusted is None else f" (p = {self.p_adjusted:.3f})"
+        text = f"its first alarm detects no more than chance{self._chance}{p_value}"
+        worse = [] if beats else [("no_better_than_chance", text)]
+        for name in self._not_beaten():
+            share = float(self.rivals[name][alarms.has_event].mean())
+            text = f"{RIVALS.get(name, name)} detects {share:.0%} at the same budget"
+            worse.append((f"no_better_than_{name}", text))
+        found += [missed("runs", "chance", reason, text) for reason, text in worse]
+        if not worse:
+            found.append(met("runs", "chance"))
+        found.append(_lead("runs", alarms.lead_quantiles((0.5,))[0], design))
+        return found
+
+    def _not_beaten(self) -> list[str]:
+        """The controls that detect as many events."""
+        alarms = self.primary
+        events, own = alarms.has_event, alarms.n_detected
+        return [name for name, one in self.rivals.items() if own <= int(one[events].sum())]
+
+    def states(self) -> list[tuple[float, State, bool]]:
+        """Of each budget: itself, its state, and whether it has a finite threshold."""
+        found: list[tuple[float, State, bool]] = []
+        for budget in self.judgement.design.run_budgets:
+            state = run_budget_state(self.judgement, budget, self._false_interval(budget))
+            found.append((budget, state, self.judgement.run_calibrated.finite(budget)))
+        return found
+
+    def _false_interval(self, budget: float) -> IntervalRecord | None:
+        alarms = self.judgement.first_alarms(budget)
+        return exact_binomial(alarms.n_false, alarms.n_runs) if alarms.n_runs else None
+
+    def _enough(self, states: Sequence[tuple[float, State, bool]]) -> State:
+        design = self.judgement.design
+        return enough_budgets(
+            states, primary=design.primary_run_budget, least=design.min_targets_ok
+        )
+
+    def _budget(self) -> GateRecord:
+        states = self.states()
+        state = self._enough(states)
+        if state == "met":
+            return met("runs", "budget")
+        if state == "missed":
+            alarms, held = self.primary, sum(one == "met" for _, one, _ in states)
+            text = (
+                f"{alarms.n_false} of {alarms.n_runs} runs have a false alarm at a budget of "
+                f"{in_words(self.judgement.design.primary_run_budget)}, and {held} of "
+                f"{len(states)} budgets are met"
+            )
+            return missed("runs", "budget", "uncontrolled", text)
+        asked = [self._question(budget) for budget, one, _ in states if one == "straddles"]
+        return _asked("runs", asked)
+
+    def _question(self, budget: float) -> tuple[str, str, int | None]:
+        found, design = self.judgement.run_calibrated, self.judgement.design
+        if not found.finite(budget):
+            needed = runs_to_promise(budget, design.calibration)
+            text = (
+                f"a threshold for {in_words(budget)} takes {needed} calibration runs with negative "
+                f"windows, there are {found.n_runs}"
+            )
+            return FEW, text, None
+        alarms, line = self.judgement.first_alarms(budget), shown_line(budget)
+        share, interval = alarms.false_alarm_rate, self._false_interval(budget)
+        if interval is None or share is None:
+            return NONE_NEGATIVE, "no judged run has a negative window", None
+        text = (
+            f"false alarms in {share:.3f} of runs [{interval.low:.3f}, {interval.high:.3f}] "
+            f"straddle the line {line:g} of the budget {budget:g}"
+        )
+        runs = runs_to_settle(self.judgement.n_runs, alarms.n_runs, share, line, interval)
+        return "straddle", text, runs
+
+    def _detection(self) -> GateRecord:
+        alarms, design = self.primary, self.judgement.design
+        least, share = design.detection_min, alarms.detection_rate
+        interval = exact_binomial(alarms.n_detected, alarms.n_events) if alarms.n_events else None
+        if not self.judgement.run_calibrated.finite(design.primary_run_budget):
+            _, text, _ = self._question(design.primary_run_budget)
+            return straddles("runs", "detection", text, reason=FEW)
+        state = least_state(interval, least)
+        if state == "straddles" and share is not None and interval is not None:
+            text = (
+                f"the detection rate {share:.2f} [{interval.low:.2f}, {interval.high:.2f}] "
+                f"straddles its minimum {least:.2f}"
+            )
+            runs = runs_to_settle(self.judgement.n_runs, alarms.n_events, share, least, interval)
+            return straddles("runs", "detection", text, runs=runs)
+        if state == "met":
+            return met("runs", "detection")
+        text = f"its first alarm detects {self._detected}, {least:.0%} is the minimum"
+        return missed("runs", "detection", "detection_low", text)
+
+    def supported(self) -> str:
+        """What speaks for the score."""
+        alarms, budget = self.primary, self.judgement.design.primary_run_budget
+        interval, over = self._false_interval(budget), ""
+        rate = alarms.false_alarm_rate
+        if rate is not None and interval is not None and rate > budget + SLACK:
+            ends = f"[{interval.low:.0%}, {interval.high:.0%}]"
+            over = f" ({rate:.0%} {ends} of a budget of {budget:.0%}: compatible with it)"
+        lead = alarms.lead_quantiles((0.5,))[0]
+        return (
+            f"its first alarm detects {self._detected}{self._chance} with a median lead time of "
+            f"{0 if lead is None else lead:g} steps, and {alarms.n_false} of {alarms.n_runs} runs "
+            f"have a false alarm, the budget being {in_words(budget)}{over}"
+        )
+
+    @property
+    def _detected(self) -> str:
+        return _of_events(self.primary.detection_rate, self.primary.n_events)
+
+    @property
+    def _chance(self) -> str:
+        return _beside([float(one.mean()) for one in self.primary.chances.values()])
+
+    # Layer D by runs: points alone.
+
+    def controlled(self) -> bool:
+        """Whether enough budgets hold: a promise that is not refuted, else the points."""
+        states: list[tuple[float, State, bool]] = []
+        for budget, state, finite in self.states():
+            rate = self.judgement.first_alarms(budget).false_alarm_rate
+            if state == "straddles" and finite:
+                kept = rate is not None and rate <= shown_line(budget) + SLACK
+                state = "met" if kept else "missed"
+            states.append((budget, state, finite))
+        return self._enough(states) == "met"
+
+    def useful_by_points(self) -> bool:
+        """Whether detection, controls and lead pass; chance is not asked."""
+        alarms, design = self.primary, self.judgement.design
+        share, lead = alarms.detection_rate, alarms.lead_quantiles((0.5,))[0]
+        if share is None or share < design.detection_min - SLACK or self._not_beaten():
+            return False
+        return lead is not None and lead >= design.lead_least
+
+
+def runs_robustness(
+    judgement: Judgement, variants: Mapping[str, Judgement], rivals: Rivals
+) -> LayerDRecord:
+    """Layer D by runs: windows x smoothing x one group of runs left out.
+
+    Args:
+        judgement: of the runs that are asked about.
+        variants: the same score and runs with other values of its own window, by name.
+        rivals: what controls detect in these runs.
+    """
+    cases = {"central": RunsCase(judgement, rivals, None)}
+    groups = judgement.design.run_groups
+    for setting, one in _runs_settings(judgement, variants):
+        for name, kept in leave_groups_out(setting, judgement.n_runs, groups):
+            part = one if kept is None else one.select(kept)
+            beside = rivals if kept is None else {k: v[kept] for k, v in rivals.items()}
+            cases[name] = RunsCase(part, beside, None)
+    central, *members = _members(cases)
+    return LayerDRecord.of(central, members)
+
+
+def _runs_settings(
+    judgement: Judgement, variants: Mapping[str, Judgement]
+) -> Iterator[tuple[str, Judgement]]:
+    for smooth in judgement.design.smoothing_sweep:
+        for name, one in (variants or {"": judgement}).items():
+            yield f"{name},smooth={smooth}".lstrip(","), one.smoothed(smooth)
+
+
+def _members(cases: Mapping[str, RunsCase]) -> list[MemberRecord]:
+    """Whether each case passes by its points.
+
+    The p-values are asked for only where nothing else stands against it, of all cases at once.
+    """
+    controlled = {name: case.controlled() for name, case in cases.items()}
+    useful = {
+        name: case.primary
+        for name, case in cases.items()
+        if controlled[name] and case.useful_by_points()
+    }
+    tails = count_tails(
+        [chances for one in useful.values() for chances in one.chances.values()],
+        [one.n_detected for one in useful.values() for _ in one.chances],
+    )
+    largest = tails.reshape(len(useful), -1).max(axis=1, initial=0.0) if useful else np.zeros(0)
+    p_values = dict(zip(useful, largest.tolist(), strict=True))
+    return [
+        MemberRecord(
+            name=name,
+            passes=p_values.get(name, 1.0) <= case.judgement.design.alpha_per_look,
+            layer_b_pass=controlled[name],
+        )
+        for name, case in cases.items()
+    ]
+
+
+def _lead(unit: Unit, lead: float | None, design: Design) -> GateRecord:
+    if lead is not None and lead >= design.lead_least:
+        return met(unit, "lead")
+    known = "no event is detected" if lead is None else f"the median lead time is {lead:g} steps"
+    text = f"{known}, {design.lead_least:g} is the minimum"
+    return missed(unit, "lead", "lead_short", text)
+
+
+def _asked(unit: Unit, asked: Sequence[tuple[str, str, int | None]]) -> GateRecord:
+    """Gate B, straddling: the reason of the first question, and runs that settle all of them."""
+    numbers = [runs for *_, runs in asked if runs is not None]
+    runs = max(numbers) if len(numbers) == len(asked) and numbers else None
+    reasons = [reason for reason, *_ in asked]
+    text = "; ".join(text for _, text, _ in asked)
+    return straddles(unit, "budget", text, runs=runs, reason=reasons[0] if reasons else "straddle")
+
+
+def _of_events(share: float | None, n_events: int) -> str:
+    events = f"{n_events} event" + ("" if n_events == 1 else "s")
+    return f"{'none' if share is None else f'{share:.0%}'} of {events}"
+
+
+def _beside(shares: Sequence[float]) -> str:
+    return f" (chance: {' and '.join(f'{share:.0%}' for share in shares)})" if shares else ""
