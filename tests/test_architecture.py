@@ -25,6 +25,7 @@ PACKAGE = "gmb_hf"
 
 GROUND = ["base", "_version", "_lazy"]
 ROOMS = [
+    "core",
     "tasks",
     "runs",
     "design",
@@ -227,7 +228,7 @@ def test_no_circles_between_files():
 
 
 def test_no_honest_protocol_knows_the_quirks_of_compat():
-    judging = {"design", "indicators", "benchmark", "crucible", "jobs.metrics"}
+    judging = {"core", "design", "indicators", "benchmark", "crucible", "jobs.metrics"}
     faults = [
         found.at(f"the rules of compat stay in {COMPAT}")
         for found in ours()

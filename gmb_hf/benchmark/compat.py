@@ -658,7 +658,7 @@ def reproduce(
         scores[entry.name] = Scores.from_panel(panel, events).smooth(settings.smoothing)
         measured = measure(scores[entry.name], settings)
         said = entry.declared
-        stated = {"name": said.name, "family": said.family, "x_sign": said.sign}
+        stated: dict[str, Any] = {"name": said.name, "family": said.family, "x_sign": said.sign}
         stated["x_sees_test_labels"] = said.sees_test_labels
         records.append(measured.model_copy(update=stated).explained(_why_null))
     results = Results.assemble(

@@ -338,7 +338,16 @@ class MemberScores:
         members: list[dict[str, Any]] = []
         for member in self.entry.members:
             params = dict(member.indicator.with_defaults(member.parameters))
-            members.append({**member.declaration, "params": params})
+            said = member.declared
+            members.append(
+                {
+                    "name": said.name,
+                    "family": said.family,
+                    "sign": said.sign,
+                    "sees_test_labels": said.sees_test_labels,
+                    "params": params,
+                }
+            )
         if isinstance(odds, LogOdds):
             fitted = {"center": odds.center, "scale": odds.scale, "coefficient": odds.coefficients}
             for name, numbers in fitted.items():

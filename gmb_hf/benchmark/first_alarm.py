@@ -24,7 +24,7 @@ from gmb_hf.core.thresholds import promise, shown_line
 
 MEMORISATION = "steps_since_memorisation"
 RIVALS = {"clock": "the clock", MEMORISATION: "steps since memorisation"}
-"""Controls whose detection rate a score must exceed at the same budget, and what they are called."""
+"""Controls whose detection rate a score must exceed at the same budget, and their names."""
 
 Rivals = Mapping[str, NDArray[np.bool_]]
 """Which events each control detects at the same budget, bool [R], by its name."""

@@ -198,7 +198,8 @@ class Judgement:
 
     def __repr__(self) -> str:
         source = self.source if isinstance(self.source, str) else type(self.source).__name__
-        return f"{type(self).__name__}({self.evaluation.name!r}, {self.n_runs} runs, thresholds: {source})"
+        about = f"{self.evaluation.name!r}, {self.n_runs} runs, thresholds: {source}"
+        return f"{type(self).__name__}({about})"
 
     @property
     def evaluation(self) -> Scores:
@@ -428,12 +429,12 @@ class PartJudgement(Judgement):
         self.basis, self.smoothing = whole.basis, whole.smoothing
 
     @cached_property
-    def evaluation(self) -> Scores:  # type: ignore[override]
+    def evaluation(self) -> Scores:
         """The chosen runs."""
         return self.whole.evaluation.select(self.rows)
 
     @cached_property
-    def windows(self) -> Windows:  # type: ignore[override]
+    def windows(self) -> Windows:
         """The labels of their windows."""
         return self.whole.windows.select(self.rows)
 
@@ -455,7 +456,8 @@ class PartJudgement(Judgement):
     @cached_property
     def tops(self) -> Tops:
         """The top of their scores."""
-        return Tops(*(column[self.rows] for column in self.whole.tops))
+        whole, rows = self.whole.tops, self.rows
+        return Tops(whole.highest[rows], whole.ties[rows], whole.counts[rows], whole.positive[rows])
 
     @cached_property
     def calibrated(self) -> Calibration:

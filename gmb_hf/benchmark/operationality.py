@@ -309,9 +309,9 @@ def _least_rate(judgement: Judgement) -> float | None:
         gap = _gap(rates, target)
         nearest.append(float(rates[np.searchsorted(rates, target - gap - SLACK)]))
         alarms = judgement.alarms(target)
-        if judgement.calibrated.finite(target) and alarms.pooled_rate is not None:
-            if alarms.pooled_rate or alarms.n_detected:
-                in_use.append(alarms.pooled_rate)
+        rate = alarms.pooled_rate
+        if judgement.calibrated.finite(target) and rate is not None:
+            in_use += [rate] if rate or alarms.n_detected else []
     return min(in_use or nearest)
 
 

@@ -19,9 +19,8 @@ from gmb_hf.base.files import write_text
 from gmb_hf.base.stats import IntervalRecord, exact_binomial
 from gmb_hf.benchmark.baselines import by_windows, hardest
 from gmb_hf.benchmark.judgement import Judgement, Locked
-from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.prepare import Runs, prepare
-from gmb_hf.core.thresholds import effective_budget, promise
+from gmb_hf.core.thresholds import effective_budget, floor_certificate, promise
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import Assumed, Goal, Plan, RunsAssumed, RunsGoal, plan, plan_by_runs
 
@@ -138,7 +137,8 @@ def pilot(design: Design, runs: Runs) -> Pilot:
     """
     prepared = prepare(runs, design.model_copy(update={"candidates": design.candidates[:1]}))
     entry, log = prepared.entries[0], prepared.log
-    judgement = replace(prepared.judgement(entry), design=prepared.completed.replace(null_draws=1))
+    found = prepared.judgement(entry)
+    judgement = Judgement(found.evaluation, found.source, prepared.completed.replace(null_draws=1))
     if not judgement.n_events:
         what = f"none of the {len(prepared.judged.runs)} pilot runs has an event"
         hint = (
@@ -150,7 +150,7 @@ def pilot(design: Design, runs: Runs) -> Pilot:
         what = f"{known} pilot run(s) have negative windows; it takes two at least to see how"
         hint = "Narrow --safe-gap or --burn-in, or add runs"
         raise InputError(f"{log.origin}: {what} runs differ. {hint}")
-    certificate = layer_b(judgement, intervals=False).x_floor_certificate
+    certificate = floor_certificate(*judgement.tops, per_run=True)
     if certificate is not None and certificate.forbids(design.primary_fpr):
         raise CheckFailed(
             f"{entry.name} cannot alarm at a false positive rate of {design.primary_fpr:g}: "

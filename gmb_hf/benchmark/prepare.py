@@ -263,7 +263,8 @@ class Prepared:
         self, name: str, entry: Entry, *, explore: Prepared | None = None
     ) -> Judgement:
         """A score before another event of `other_events`; by the lock's thresholds for it."""
-        other, source = self.other_events[name], None
+        other = self.other_events[name]
+        source: Source = None
         if explore is not None:
             source = explore.other_events[name].scores(entry)
         if self.lock is not None:

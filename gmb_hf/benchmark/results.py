@@ -94,9 +94,8 @@ class Results(OpenSection):
             raise ValueError(f"indicators: the name {twice!r} is used twice")
         for place, item in enumerate(self.indicators):
             where = f"indicators[{place}].x_alarm_eligible is true"
-            first = item.x_first_alarm.label if item.x_first_alarm else None
-            if first != SUPPORTED and item.x_alarm_eligible:
-                raise ValueError(f"{where}, the label by runs (x_first_alarm) is {first}")
+            if item.x_alarm_eligible and item.label != SUPPORTED:
+                raise ValueError(f"{where}, the label is {item.label}")
             against = against_alarm(item, self.x_protocol, locked=self.locked)
             if item.x_alarm_eligible and against:
                 raise ValueError(f"{where}, but {AGAINST_ALARM[against[0]]}")
@@ -201,33 +200,37 @@ class Results(OpenSection):
 
     def __repr__(self) -> str:
         """One line: what was judged on how many runs, the labels, and how many may alarm."""
-        by_runs = self.primary_run_budget is not None
-        labels = Counter(
-            item.x_first_alarm.label if by_runs and item.x_first_alarm else item.label
-            for item in self.indicators
-        )
+        labels = Counter(item.label for item in self.indicators)
         said = ", ".join(f"{labels[label]} {label}" for label in LABELS if labels[label])
         able = sum(bool(item.x_alarm_eligible) for item in self.indicators)
         runs = "held-out runs" if self.locked else "runs, without a lock"
         return (
             f"Results({cut(self.meta.run_id, 40)!r}, {self.summary.n_seeds} {runs}, "
-            f"{len(self.indicators)} scores by {'runs' if by_runs else 'windows'}: {said}; "
+            f"{len(self.indicators)} scores: {said}; "
             f"{able} may raise an alarm)"
         )
 
     def _repr_html_(self) -> str:
-        """The scores that warn of most, those that may raise an alarm first, for a notebook."""
-        names = ("score", "label", "warned of", "falsely alarmed", "lead", "may raise an alarm")
+        """The scores that detect most, those that may raise an alarm first, for a notebook."""
+        names = (
+            "score",
+            "label",
+            "detection rate",
+            "false-alarm rate",
+            "lead time",
+            "may raise an alarm",
+        )
         rows = [
             (
                 row["indicator"],
-                row["label_by_runs"] or row["label_by_windows"],
-                *map(percent, (row["warned"], row["false_share"])),
+                row["label"],
+                *map(percent, (row["detection_rate"], row["false_alarm_rate"])),
                 steps(row["lead_median"]),
                 yes_no(row["alarm_eligible"]),
             )
             for row in sorted(
-                self._rows(), key=lambda row: (not row["alarm_eligible"], -(row["warned"] or 0.0))
+                self._rows(),
+                key=lambda row: (not row["alarm_eligible"], -(row["detection_rate"] or 0.0)),
             )
         ]
         return html_table(repr(self), names, rows[:10], len(rows), "scores: results.to_pandas()")
@@ -237,8 +240,8 @@ class Results(OpenSection):
 
         Columns have the names of the tables `first_alarm` and `gate_summary`, shares are of 1 and
         leads in steps: what the first alarm is worth at `budget`, the primary budget of runs, and
-        `blind`, the share of events that the hardest blind alarm of the same cost warns of. What
-        does not exist is NaN, or None in a column of text.
+        `chance`, the detection rate of the hardest chance baseline of the same cost. What does not
+        exist is NaN, or None in a column of text.
         """
         from pandas import DataFrame
 
@@ -250,31 +253,31 @@ class Results(OpenSection):
         for item in self.indicators:
             first = item.x_first_alarm
             at = None if first is None or budget is None else first.at(budget)
-            false, warned = follow(at, "false_interval"), follow(at, "warned_interval")
+            false = follow(at, "false_alarm_interval")
+            detected = follow(at, "detection_interval")
             yield {
                 "indicator": item.name,
                 "group": item.group,
                 "family": item.family,
-                "label_by_runs": follow(first, "label"),
+                "label": item.label,
                 "alarm_eligible": item.x_alarm_eligible,
                 "budget": budget,
-                "warned": follow(at, "warned"),
-                "warned_low": follow(warned, "low"),
-                "warned_high": follow(warned, "high"),
-                "timely": follow(at, "timely"),
-                "early": follow(at, "early"),
-                "missed": follow(at, "missed"),
-                "false_share": follow(at, "false_share"),
-                "false_low": follow(false, "low"),
-                "false_high": follow(false, "high"),
+                "detection_rate": follow(at, "detection_rate"),
+                "detection_low": follow(detected, "low"),
+                "detection_high": follow(detected, "high"),
+                "timely_rate": follow(at, "timely_rate"),
+                "early_rate": follow(at, "early_rate"),
+                "miss_rate": follow(at, "miss_rate"),
+                "false_alarm_rate": follow(at, "false_alarm_rate"),
+                "false_alarm_low": follow(false, "low"),
+                "false_alarm_high": follow(false, "high"),
                 "lead_median": follow(at, "lead_median"),
-                "blind": max(at.blind.values(), default=None) if at else None,
+                "chance": follow(at, "chance"),
                 "p_adjusted": follow(first, "p_adjusted"),
                 "threshold": follow(at, "threshold"),
                 "AUC": item.layer_A.auc,
                 "AP": item.layer_A.ap,
-                "label_by_windows": item.label,
-                "sentence": follow(first, "sentence") or item.x_sentence,
+                "sentence": item.x_sentence,
             }
 
     def plot(self) -> Figure:

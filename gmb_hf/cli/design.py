@@ -207,8 +207,8 @@ def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
         chance = f"chance of that cost {assumed.chance:.2f}"
     show.say(
         f"By runs, with a budget of {in_words(goal.budget)} falsely alarmed ({goal.calibration}). "
-        f"{source}: the first alarm detects {assumed.detection:.2f} of events, {chance}; an event in "
-        f"{assumed.event_share:.0%} of runs, negative windows in {assumed.negative_share:.0%}."
+        f"{source}: the first alarm detects {assumed.detection:.2f} of events, {chance}; an event "
+        f"in {assumed.event_share:.0%} of runs, negative windows in {assumed.negative_share:.0%}."
     )
     show.console().print()
     columns = (
@@ -272,7 +272,7 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
     show.say(
         f"{source}: {coverage}; rates of runs that scatter by {scatter:.3f} around {rate:g}, as "
         f"with {windows:.1f} independent negative windows a run; an event in "
-        f"{assumed.event_share:.0%} of runs, negative windows in {assumed.negative_share:.0%}; "
+        f"in {assumed.event_share:.0%} of runs, negative windows in {assumed.negative_share:.0%}; "
         f"{chance}."
     )
     show.console().print()

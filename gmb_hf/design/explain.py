@@ -29,7 +29,7 @@ coverage_min lead_time_median_min window_sweep max_label_flip_rate
 required_tables report_all_failures
 protocol burn_in primary_fpr event_count_min null_draws bootstrap_draws alpha health_alpha seed
 smoothing_sweep run_groups refractory nan strata looks max_eval_seeds
-run_budgets primary_run_budget calibration warned_min also_events
+run_budgets primary_run_budget calibration detection_min also_events
 """
 _TOLD = frozenset(_NAMES.split())
 _MOST_TERMS = 12  # of an ensemble
@@ -150,7 +150,7 @@ def _by_runs(design: Design) -> Sequence[str]:
         f"By runs, the first alarm decides: it may be false in {budgets} at most, and "
         f"{in_words(design.primary_run_budget)} is the budget by which a score may act; a budget "
         f"{kept[design.calibration]}. The first alarm must warn of at least "
-        f"{_percent(design.warned_min)} of events, neither false nor missing.{events}",
+        f"{_percent(design.detection_min)} of events, neither false nor missing.{events}",
     )
 
 
