@@ -19,7 +19,14 @@ from benchmarks import first_alarm as truths
 from benchmarks.laws import LAWS, noise
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.core.thresholds import run_maxima, run_threshold
-from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, FirstAlarms, gate, measure, memoryless, warns_more
+from gmb_hf.benchmark.first_alarm import (
+    FirstAlarmPointRecord,
+    FirstAlarms,
+    gate,
+    measure,
+    memoryless,
+    warns_more,
+)
 from gmb_hf.core.nulls import count_tails, risk_set
 from gmb_hf.benchmark.records import RANK_ONLY, SUPPORTED
 from gmb_hf.benchmark.scores import Scores

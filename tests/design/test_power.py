@@ -14,7 +14,20 @@ from scipy.stats import binom
 
 from gmb_hf.base.stats import exact_binomial, runs_for_zero
 from gmb_hf.core.thresholds import promise
-from gmb_hf.design.power import Assumed, Goal, RunsAssumed, RunsGoal, draws_needed, plan, plan_by_runs, power_by_runs, power_of, power_of_budget, power_of_coverage, runs_for
+from gmb_hf.design.power import (
+    Assumed,
+    Goal,
+    RunsAssumed,
+    RunsGoal,
+    draws_needed,
+    plan,
+    plan_by_runs,
+    power_by_runs,
+    power_of,
+    power_of_budget,
+    power_of_coverage,
+    runs_for,
+)
 
 
 def simulated(goal: RunsGoal, truth: RunsAssumed, m: int, n: int, shown: bool) -> list[bool]:
