@@ -14,15 +14,13 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Line
 from benchmarks.laws import CADENCE, LAWS, Law, draws, noise, raised
+from gmb_hf.benchmark.first_alarm import FirstAlarmRecord, FirstAlarms, measure
 from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.core.thresholds import run_threshold
-from gmb_hf.benchmark.first_alarm import FirstAlarms, measure
 from gmb_hf.benchmark.records import SUPPORTED
-from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge
+from gmb_hf.core.thresholds import promise, run_threshold
 from gmb_hf.design.design import Design
-from gmb_hf.core.thresholds import promise
 from gmb_hf.runs.panel import Panel
 
 LOCKS = 2000

@@ -20,14 +20,14 @@ from benchmarks.harness import Line, side
 from benchmarks.laws import LAWS, noise, raised
 from gmb_hf.base.stats import resamples
 from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.core.thresholds import spec_threshold
 from gmb_hf.benchmark.nulls import reach, risk_set_chances
-from gmb_hf.core.nulls import uniform_draws
 from gmb_hf.benchmark.operationality import diagnose, layer_b
 from gmb_hf.benchmark.ranking import layer_a
 from gmb_hf.benchmark.scores import NegativeScores, Scores
 from gmb_hf.benchmark.utility import layer_c
 from gmb_hf.benchmark.verdict import judge
+from gmb_hf.core.nulls import uniform_draws
+from gmb_hf.core.thresholds import spec_threshold
 from gmb_hf.design.design import Design
 
 REPEATS = 5

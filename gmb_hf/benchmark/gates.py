@@ -220,7 +220,7 @@ def conclude(found: Findings) -> Verdict:
 
 def _of_label(label: Label, found: Findings) -> tuple[tuple[str, ...], str, int | None]:
     """The codes and the clause of a label, and the runs that would settle it."""
-    failing = [gate for gate in found.gates if gate.state == "missed"]
+    failing = [gate for gate in _ordered(found.gates) if gate.state == "missed"]
     if label == INCONCLUSIVE:
         return _undecided(found)
     if label == UNSTABLE:
@@ -245,7 +245,7 @@ def _of_label(label: Label, found: Findings) -> tuple[tuple[str, ...], str, int 
 
 
 def _undecided(found: Findings) -> tuple[tuple[str, ...], str, int | None]:
-    open_gates = [gate for gate in found.gates if gate.state == "straddles"]
+    open_gates = [gate for gate in _ordered(found.gates) if gate.state == "straddles"]
     questions = [OpenQuestion(g.code or "", g.detail or "", g.runs_to_settle) for g in open_gates]
     if found.few:
         questions = [found.few]
@@ -258,6 +258,12 @@ def _undecided(found: Findings) -> tuple[tuple[str, ...], str, int | None]:
     if settles is not None:
         text += f"; about {settles} runs ({settles - found.n_runs} more) would settle it"
     return tuple(dict.fromkeys(one.reason for one in questions)), text, settles
+
+
+def _ordered(gates: Sequence[GateRecord]) -> list[GateRecord]:
+    """What says most comes first: a floor, then budgets, detection, chance; runs before windows."""
+    order = ("floor", "budget", "detection", "chance", "lead", "stability")
+    return sorted(gates, key=lambda gate: (order.index(gate.gate), gate.unit != "runs"))
 
 
 def _codes(gates: Sequence[GateRecord]) -> tuple[str, ...]:

@@ -65,12 +65,12 @@ def layer_d(judgement: Judgement, variants: Mapping[str, Judgement] | None = Non
     `variants` are the same score with other values of its own window, by name such as "window=150";
     none for a score that has no window.
     """
-    central = _member("central", judgement)
-    members = [_member(name, one) for name, one in _family(judgement, variants or {})]
+    central = member("central", judgement)
+    members = [member(name, one) for name, one in family(judgement, variants or {})]
     return LayerDRecord.of(central, members)
 
 
-def _member(name: str, judgement: Judgement) -> MemberRecord:
+def member(name: str, judgement: Judgement) -> MemberRecord:
     """Whether layers B and C pass by windows."""
     design, n_events = judgement.design, judgement.n_events
     operable, useful = passes(judgement), False
@@ -85,7 +85,7 @@ def _member(name: str, judgement: Judgement) -> MemberRecord:
     return MemberRecord(name=name, passes=useful, layer_b_pass=operable)
 
 
-def _family(
+def family(
     judgement: Judgement, variants: Mapping[str, Judgement]
 ) -> Iterator[tuple[str, Judgement]]:
     """Every member with its name, e.g. "window=150,smooth=3,without=2"."""

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from score_builders import design, judged, scores_of
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.benchmark.judgement import Judgement, folds, runs_to_cross_fit
 from gmb_hf.benchmark.calibration import calibrate
-from gmb_hf.core.thresholds import conformal_threshold, spec_threshold
+from gmb_hf.benchmark.judgement import Judgement, folds, runs_to_cross_fit
 from gmb_hf.benchmark.scores import NegativeScores
-from gmb_hf.core.thresholds import runs_needed
+from gmb_hf.core.thresholds import conformal_threshold, runs_needed, spec_threshold
 
 TARGETS = st.sampled_from([0.01, 0.05, 0.10, 0.15, 0.2, 0.25, 0.5])
 

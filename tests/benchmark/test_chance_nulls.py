@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -10,30 +11,49 @@ from hypothesis import given
 from hypothesis import strategies as st
 from score_builders import design, noise_scores, scores_of
 
-from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.nulls import NullRecord, chance, reach, risk_set_chances
-from gmb_hf.core.nulls import shift_chances, uniform_draws
+from gmb_hf.benchmark import baselines
+from gmb_hf.benchmark.judgement import Judgement, Locked
 from gmb_hf.benchmark.scores import Scores
+from gmb_hf.core.nulls import NULLS, drawn_p_value, risk_set, shift_chances, uniform_draws
 from gmb_hf.design.design import Design
 
 
 def alarming(values: Any, events: Any, tau: float = 1.0, **overrides: Any) -> Judgement:
     chosen = design(**overrides)
-    return Judgement(
-        scores_of(values, events), None, chosen, dict.fromkeys(chosen.fpr_targets, tau)
+    locked = Locked({1: dict.fromkeys(chosen.fpr_targets, tau)})
+    return Judgement(scores_of(values, events), locked, chosen)
+
+
+class Found(NamedTuple):
+    detection_rate: float
+    fpr: float | None
+    p_value: float
+
+
+def null_of(name: str, judgement: Judgement, target: float, n_covered: int) -> Found | None:
+    """A baseline, and its p-value at a number of covered events."""
+    record = baselines.by_windows(judgement, target).get(name)
+    if record is None:
+        return None
+    alarms, design = judgement.alarms(target), judgement.design
+    p_value = drawn_p_value(
+        alarms.of_runs(alarms.chances[name]),
+        n_covered,
+        draws=design.null_draws,
+        seed=design.seed,
+        stream=NULLS[name].stream,
     )
+    if n_covered == alarms.n_detected:
+        assert p_value == record.p_value
+    return Found(record.detection_rate, record.fpr, p_value)
 
 
-def shift(judgement: Judgement, target: float, n_covered: int) -> NullRecord | None:
-    return chance(judgement, target, n_covered).get("shift")
-
-
-def risk_set(judgement: Judgement, target: float, n_covered: int) -> NullRecord | None:
-    return chance(judgement, target, n_covered).get("risk_set")
+shift = partial(null_of, "shift")
+at_random = partial(null_of, "risk_set")
 
 
 def at_risk(judgement: Judgement) -> np.ndarray:
-    return risk_set_chances(judgement.evaluation, reach(judgement, 0.05))
+    return risk_set(judgement.alarms(0.05))
 
 
 class TestShift:
@@ -42,7 +62,7 @@ class TestShift:
         judgement = alarming([[0, 1, 0, 0, 0, 0, 0, 0, 1, 1]], [80])
         null = shift(judgement, 0.05, n_covered=0)
         assert null is not None
-        assert null.mean_coverage == pytest.approx(2 / 8)
+        assert null.detection_rate == pytest.approx(2 / 8)
         # Five negatives, each alarmed in one rotation of eight.
         assert null.fpr == pytest.approx(1 / 8)
         assert null.p_value == 1.0
@@ -51,28 +71,28 @@ class TestShift:
         judgement = alarming([[1, 1, 0, 0, 0, 0, 0, 0, 1, 1]], [80], burn_in=20)
         null = shift(judgement, 0.05, n_covered=1)
         assert null is not None
-        assert null.mean_coverage == 0.0
+        assert null.detection_rate == 0.0
         assert null.p_value == 1 / 2001
 
     def test_a_run_without_event_costs_but_covers_nothing(self) -> None:
         judgement = alarming([[0] * 10, [1, 0, 0, 0, 0] + [1] * 5], [80, None])
         null = shift(judgement, 0.05, n_covered=0)
         assert null is not None
-        assert null.mean_coverage == 0.0
+        assert null.detection_rate == 0.0
         # Run 1 has the negatives 0..40, one of them alarmed; run 0 none.
         assert null.fpr == pytest.approx((0 + 1 / 5) / 2)
 
     def test_no_events_no_null(self) -> None:
         judgement = alarming([[0] * 10], [None])
         assert shift(judgement, 0.05, 0) is None
-        assert risk_set(judgement, 0.05, 0) is None
+        assert at_random(judgement, 0.05, 0) is None
 
     def test_dropped_windows_are_no_rows(self) -> None:
         row = [0, 1, 0, 0, np.nan, np.nan, 0, 0, 1, 1]
         judgement = alarming([row], [80], nan="ignore")
         null = shift(judgement, 0.05, 0)
         assert null is not None
-        assert null.mean_coverage == pytest.approx(2 / 6)
+        assert null.detection_rate == pytest.approx(2 / 6)
 
     @given(st.integers(0, 100_000))
     def test_equals_counting_every_rotation(self, seed: int) -> None:
@@ -96,7 +116,7 @@ class TestShift:
         judgement = Judgement(
             noise_scores(30, 60, rng), None, design(horizon=80, safe_gap=120, primary_fpr=0.1)
         )
-        alarms, windows = judgement.alarms(0.10), judgement.windows
+        alarms, windows = judgement.alarms(0.10).grid.alarm, judgement.windows
         totals = np.zeros(4000, dtype=int)
         for run in range(30):
             line = alarms[run][windows.monitored[run]]
@@ -107,7 +127,7 @@ class TestShift:
         for n_covered in (int(totals.mean()), int(totals.mean()) + 3):
             null = shift(judgement, 0.10, n_covered)
             assert null is not None
-            assert null.mean_coverage == pytest.approx(totals.mean() / 30, abs=0.01)
+            assert null.detection_rate == pytest.approx(totals.mean() / 30, abs=0.01)
             assert null.p_value == pytest.approx((totals >= n_covered).mean(), abs=0.04)
 
 
@@ -122,10 +142,10 @@ class TestRiskSet:
 
     def test_by_hand(self) -> None:
         judgement = alarming(self.values, [40, 60, None])
-        null = risk_set(judgement, 0.05, n_covered=1)
+        null = at_random(judgement, 0.05, n_covered=1)
         assert null is not None
         # Event of run 0: runs 0, 1, 2 at risk, two alarm in [20, 40). Event of run 1: runs 1, 2.
-        assert null.mean_coverage == pytest.approx((2 / 3 + 1 / 2) / 2)
+        assert null.detection_rate == pytest.approx((2 / 3 + 1 / 2) / 2)
         assert null.p_value == pytest.approx(1 - (1 / 3) * (1 / 2), abs=0.03)
 
     def test_a_run_that_ended_is_not_at_risk(self) -> None:
@@ -150,7 +170,7 @@ class TestRiskSet:
         events = 10.0 * rng.integers(20, 60, size=60)
         judgement = alarming(np.tile(np.arange(60.0) * 10, (60, 1)), list(events), 350.0)
         covered = int(((events > 350) & (events <= 590)).sum())
-        null = risk_set(judgement, 0.05, covered)
+        null = at_random(judgement, 0.05, covered)
         assert null is not None
         assert null.p_value > 0.9
 
@@ -166,7 +186,8 @@ class TestRiskSet:
         events = [None if rng.random() < 0.3 else 10.0 * int(rng.integers(0, n)) for n in ends]
         chosen = design(horizon=30, safe_gap=50, burn_in=int(rng.integers(0, 40)))
         scores = scores_of(values, events)
-        judgement = Judgement(scores, None, chosen, dict.fromkeys(chosen.fpr_targets, 1.0))
+        locked = Locked({1: dict.fromkeys(chosen.fpr_targets, 1.0)})
+        judgement = Judgement(scores, locked, chosen)
         found = at_risk(judgement)
         for run, event in enumerate(events):
             if event is None:

@@ -10,8 +10,8 @@ from score_builders import judged
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 from gmb_hf.benchmark.ranking import layer_a
-from gmb_hf.core.ranking import ranking
 from gmb_hf.benchmark.records import null_reasons
+from gmb_hf.core.ranking import ranking
 
 
 def test_one_run_by_hand() -> None:

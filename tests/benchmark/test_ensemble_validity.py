@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from gmb_hf import Design
-from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.ensembles import MemberScores, split_runs
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import layer_b
 from gmb_hf.benchmark.prepare import Entry
 from gmb_hf.benchmark.scores import Scores

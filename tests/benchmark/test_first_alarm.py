@@ -17,8 +17,6 @@ from score_builders import design, scores_of
 
 from benchmarks import first_alarm as truths
 from benchmarks.laws import LAWS, noise
-from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.core.thresholds import run_maxima, run_threshold
 from gmb_hf.benchmark.first_alarm import (
     FirstAlarmPointRecord,
     FirstAlarms,
@@ -27,11 +25,19 @@ from gmb_hf.benchmark.first_alarm import (
     memoryless,
     warns_more,
 )
-from gmb_hf.core.nulls import count_tails, risk_set
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.records import RANK_ONLY, SUPPORTED
 from gmb_hf.benchmark.scores import Scores
+from gmb_hf.core.nulls import count_tails, risk_set
+from gmb_hf.core.thresholds import (
+    in_words,
+    promise,
+    run_maxima,
+    run_threshold,
+    runs_to_promise,
+    shown_line,
+)
 from gmb_hf.design.design import Design
-from gmb_hf.core.thresholds import in_words, promise, runs_to_promise, shown_line
 from gmb_hf.runs.panel import Panel
 
 BUDGET = 0.3  # finite from three calibration runs on

@@ -14,8 +14,8 @@ from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.planning import Pilot
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge
-from gmb_hf.design.design import Design
 from gmb_hf.core.thresholds import effective_budget
+from gmb_hf.design.design import Design
 from gmb_hf.design.power import Assumed, Goal, plan
 
 PANELS = 40

@@ -7,7 +7,8 @@ import pytest
 from score_builders import design, noise_scores, raised_before_event, scores_of
 
 from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.robustness import family, layer_d, point_verdict, run_groups
+from gmb_hf.benchmark.robustness import family, layer_d, member, run_groups
+from gmb_hf.benchmark.scores import Scores
 
 SETTINGS = {"horizon": 100, "safe_gap": 150, "burn_in": 20, "lead_time_median_min": 20.0}
 
@@ -45,7 +46,7 @@ def test_a_shorter_horizon_asks_for_a_shorter_lead() -> None:
     assert least == {"horizon=80": 72.0, "horizon=100": 90.0, "horizon=125": 90.0}
     # Raised throughout the horizon, it warns as early as a horizon lets it: .8 of it is no flip.
     layer = layer_d(judgement)
-    assert layer.x_central_label == "SUPPORTED_FOR_ALARM"
+    assert layer.x_central_passes is True
     assert layer.label_flip_rate == 0.0
 
 
@@ -54,7 +55,7 @@ def test_runs_left_out_do_not_starve_a_cross_fitted_target() -> None:
     held_out = oracle(0, 12.0, n_runs=112).evaluation
     chosen = design(**SETTINGS, primary_fpr=0.01, smoothing_sweep=[1])
     layer = layer_d(Judgement(held_out, None, chosen))
-    assert layer.x_central_label == "SUPPORTED_FOR_ALARM"
+    assert layer.x_central_passes is True
     assert layer.label_flip_rate == 0.0
 
 
@@ -77,14 +78,14 @@ def test_each_group_is_left_out_once() -> None:
 
 def test_a_strong_score_keeps_its_label() -> None:
     layer = layer_d(oracle(0, 9.0))
-    assert layer.x_central_label == "SUPPORTED_FOR_ALARM"
+    assert layer.x_central_passes is True
     assert (layer.family_size, layer.pass_rate, layer.label_flip_rate) == (45, 1.0, 0.0)
     assert layer.sensitivity_notes == ""
 
 
 def test_a_useless_score_keeps_its_label_too() -> None:
     layer = layer_d(oracle(0, 0.0))
-    assert layer.x_central_label == "RANK_ONLY"
+    assert layer.x_central_passes is False
     assert layer.label_flip_rate == 0.0
 
 
@@ -92,14 +93,14 @@ def test_flips_are_counted_and_located() -> None:
     strong, useless = oracle(0, 9.0, smoothing_sweep=[1]), oracle(0, 0.0, smoothing_sweep=[1])
     layer = layer_d(strong, {"window=50": strong, "window=90": useless})
     assert layer.label_flip_rate == 0.5
-    assert [m.label for m in layer.x_members] == ["SUPPORTED_FOR_ALARM"] * 5 + ["RANK_ONLY"] * 5
-    assert layer.sensitivity_notes == "5 of 5 members with window=90 get another label"
+    assert [m.passes for m in layer.x_members] == [True] * 5 + [False] * 5
+    assert layer.sensitivity_notes == "5 of 5 members with window=90 get another result"
     assert layer.pass_rate == pytest.approx(np.mean([m.layer_b_pass for m in layer.x_members]))
 
 
 def test_few_events_are_no_flip() -> None:
     layer = layer_d(oracle(0, 9.0, n_runs=20))
-    assert layer.x_central_label == "SUPPORTED_FOR_ALARM"
+    assert layer.x_central_passes is True
     assert layer.label_flip_rate == 0.0
 
 
@@ -125,13 +126,13 @@ def test_members_equal_judgements_made_from_scratch(calibration: str) -> None:
     if calibration == "in_sample":
         design = judgement.design.replace(protocol="v0.4")
         judgement = Judgement(judgement.evaluation, None, design)
-    for name, member in list(family(judgement, {}))[7::11]:
+    for name, one in list(family(judgement, {}))[7::11]:
         horizon, smooth, without = (int(part.split("=")[1]) for part in name.split(","))
         kept = np.flatnonzero(run_groups(60, 5) != without)
-        explore = judgement.calibration
+        explore = judgement.source
         fresh = Judgement(
             judgement.evaluation.select(kept).smooth(smooth),
-            explore.smooth(smooth) if explore is not None else None,
+            explore.smooth(smooth) if isinstance(explore, Scores) else None,
             judgement.design.replace(horizon=horizon),
         )
-        assert point_verdict(name, member) == point_verdict(name, fresh)
+        assert member(name, one) == member(name, fresh)

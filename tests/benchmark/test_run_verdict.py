@@ -19,12 +19,11 @@ from gmb_hf import Design, RunLog
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.stats import exact_binomial, holm
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
-from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, FirstAlarmRecord
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.records import INCONCLUSIVE, SCOPE_LIMITED, SUPPORTED, UNSTABLE
-from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
-from gmb_hf.design.lock import Lock
 from gmb_hf.core.thresholds import promise, shown_line
+from gmb_hf.design.lock import Lock
 from gmb_hf.indicators import catalogue
 
 BUDGET = 0.05

@@ -10,11 +10,11 @@ from scipy.stats import binom
 from score_builders import design, noise_scores, raised_before_event, scores_of
 
 from gmb_hf.base.stats import holm
+from gmb_hf.benchmark import baselines
 from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.nulls import chance, largest_p
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.benchmark.utility import operating_point, warnings_at
+from gmb_hf.benchmark.utility import operating_point
 from gmb_hf.benchmark.verdict import judge, judge_all
 
 # A horizon of 20 checkpoints: noise that alarms one window in twenty covers half of the events.
@@ -35,8 +35,7 @@ def noise(rng: np.random.Generator, n_runs: int = 40, n_explore: int = 40) -> Ju
 
 def p_value_of(judgement: Judgement) -> float:
     primary = judgement.design.primary_fpr
-    covered = int(warnings_at(judgement, primary).covered.sum())
-    p_value = largest_p(chance(judgement, primary, covered))
+    p_value = baselines.largest_p(baselines.by_windows(judgement, primary))
     assert p_value is not None
     return p_value
 
@@ -119,8 +118,7 @@ def test_a_score_that_fires_within_the_horizon_is_supported(stays: bool) -> None
     )
     parts = judge(judgement)
     assert parts.label == "SUPPORTED_FOR_ALARM"
-    assert parts.layer_C.at(0.05).x_risk_set_null is not None
-    assert parts.layer_C.at(0.05).x_risk_set_null.p_value == 1 / 1000
+    assert parts.layer_C.at(0.05).x_baselines["risk_set"].p_value == 1 / 1000
     assert parts.layer_C.at(0.05).lead_time_median == 150.0
 
 
@@ -138,12 +136,10 @@ def test_a_score_good_only_on_average_late_in_training_fails_the_risk_set_null()
     judgement = Judgement(held_out, explore, design(**SETTINGS))
     point = operating_point(judgement, 0.05)
     assert point.coverage is not None
-    assert point.x_shift_null is not None
-    assert point.x_risk_set_null is not None
     # It covers most events, more than a rotation would: the shift null alone is deceived.
     assert point.coverage > 0.5
-    assert point.x_shift_null.p_value <= 0.05
-    assert point.x_risk_set_null.p_value > 0.05
+    assert point.x_baselines["shift"].p_value <= 0.05
+    assert point.x_baselines["risk_set"].p_value > 0.05
     verdict = judge(judgement)
     assert verdict.label != SUPPORTED
     assert "no_better_than_chance" in verdict.x_reasons

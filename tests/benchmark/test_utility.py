@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from score_builders import design, scores_of
 
-from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.utility import episode_starts, layer_c, operating_point, shortfalls
+from gmb_hf.benchmark.judgement import Judgement, Locked
+from gmb_hf.benchmark.utility import layer_c, operating_point
+from gmb_hf.core.utility import episode_starts
 
 # Horizon 30, gap 50. Run 0: t* = 80, positives 50 60 70, negatives 0..30; run 1 likewise;
 # run 2: t* = 60, positives 30 40 50, negatives 0, 10; run 3: too early for any window after
@@ -29,8 +30,8 @@ EVENTS = [80, 80, 60, 0, None]
 
 def point(**overrides: Any) -> Any:
     chosen = design(**{**SETTINGS, **overrides})
-    thresholds = dict.fromkeys(chosen.fpr_targets, 1.0)
-    judgement = Judgement(scores_of(VALUES, EVENTS), None, chosen, thresholds)
+    locked = Locked({1: dict.fromkeys(chosen.fpr_targets, 1.0)})
+    judgement = Judgement(scores_of(VALUES, EVENTS), locked, chosen)
     return operating_point(judgement, 0.05)
 
 
@@ -89,9 +90,8 @@ def test_intervals_stand_where_their_numbers_do() -> None:
 
 def test_nothing_covered() -> None:
     chosen = design(**SETTINGS)
-    judgement = Judgement(
-        scores_of(VALUES, EVENTS), None, chosen, dict.fromkeys(chosen.fpr_targets, 9.0)
-    )
+    locked = Locked({1: dict.fromkeys(chosen.fpr_targets, 9.0)})
+    judgement = Judgement(scores_of(VALUES, EVENTS), locked, chosen)
     found = operating_point(judgement, 0.05)
     assert (found.coverage, found.lead_time_median, found.x_lead_times) == (0.0, None, ())
     assert found.x_coverage_interval is not None
@@ -102,51 +102,28 @@ def test_nothing_covered() -> None:
 
 def test_no_events() -> None:
     chosen = design(**SETTINGS)
-    judgement = Judgement(
-        scores_of(VALUES, [None] * 5), None, chosen, dict.fromkeys(chosen.fpr_targets, 1.0)
-    )
+    locked = Locked({1: dict.fromkeys(chosen.fpr_targets, 1.0)})
+    judgement = Judgement(scores_of(VALUES, [None] * 5), locked, chosen)
     found = operating_point(judgement, 0.05)
     assert (found.coverage, found.x_coverage_interval, found.x_p_value) == (None, None, None)
-    assert found.x_shift_null is None
+    assert found.x_baselines == {}
     assert found.x_n_events == 0
 
 
 def test_one_checkpoint_has_no_spacing() -> None:
-    judgement = Judgement(
-        scores_of([[1.0]], [None]), None, design(), dict.fromkeys((0.01, 0.05, 0.1), 1.0)
-    )
+    locked = Locked({1: dict.fromkeys((0.01, 0.05, 0.1), 1.0)})
+    judgement = Judgement(scores_of([[1.0]], [None]), locked, design())
     assert operating_point(judgement, 0.05).x_false_alarms_per_10k_steps is None
 
 
 def test_every_target_has_a_point_and_the_primary_is_one_of_them() -> None:
     chosen = design(**SETTINGS, primary_fpr=0.10)
-    judgement = Judgement(
-        scores_of(VALUES, EVENTS), None, chosen, {0.01: 9.0, 0.05: 2.0, 0.10: 1.0}
-    )
+    locked = Locked({1: {0.01: 9.0, 0.05: 2.0, 0.10: 1.0}})
+    judgement = Judgement(scores_of(VALUES, EVENTS), locked, chosen)
     layer = layer_c(judgement)
     assert [one.fpr for one in layer.at_fpr] == [0.01, 0.05, 0.10]
     assert layer.at(0.10) is layer.at_fpr[2]
     assert layer.at(0.10).coverage == 0.5
-
-
-@pytest.mark.parametrize(
-    ("protocol", "coverage", "lead", "p_value", "expected"),
-    [
-        ("strict", 0.3, 50.0, 0.05, ()),
-        ("strict", 0.29, 50.0, 0.05, ("coverage_low",)),
-        ("strict", 0.3, 49.0, 0.06, ("no_better_than_chance", "lead_short")),
-        ("strict", None, None, None, ("coverage_low", "no_better_than_chance", "lead_short")),
-        ("v0.4", 0.3, 50.0, 1.0, ()),
-        ("v0.4", 0.1 + 0.2 - 1e-16, 50.0, None, ()),
-    ],
-)
-def test_what_material_usefulness_asks(
-    protocol: str, coverage: float, lead: float, p_value: float, expected: tuple[str, ...]
-) -> None:
-    judgement = Judgement(
-        scores_of(VALUES, EVENTS), None, design(protocol=protocol, lead_time_median_min=50)
-    )
-    assert shortfalls(judgement, coverage, lead, p_value) == expected
 
 
 @given(st.integers(0, 100_000), st.integers(1, 60))

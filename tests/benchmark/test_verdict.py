@@ -12,10 +12,11 @@ from score_builders import design, noise_scores, raised_before_event, scores_of
 from synthetic import FEW_MEMBERS
 
 from gmb_hf.base.stats import IntervalRecord, exact_binomial, holm
-from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.gates import enough_budgets
+from gmb_hf.benchmark.judgement import Judgement, Locked
 from gmb_hf.benchmark.ranking import LayerARecord, has_ranking_signal
 from gmb_hf.benchmark.records import LABELS
-from gmb_hf.benchmark.verdict import IndicatorRecord, Measured, judge, judge_all, with_eligibility
+from gmb_hf.benchmark.verdict import Declared, IndicatorRecord, Measured, judge, judge_all
 
 SETTINGS = {"horizon": 100, "safe_gap": 150, "burn_in": 20, "lead_time_median_min": 20.0}
 
@@ -35,6 +36,7 @@ def oracle(
 
 
 Case = tuple[Judgement, IndicatorRecord]
+GATES = ("detection", "chance", "lead", "stability")
 LAYERS = ("layer_a", "layer_b", "layer_c", "layer_d")
 
 
@@ -45,7 +47,7 @@ def interval(low: float, high: float) -> IntervalRecord:
 @pytest.fixture(scope="module")
 def supported() -> Case:
     judgement = oracle()
-    return judgement, judge(judgement)
+    return judgement, judge(judgement, locked=True)
 
 
 def concluded(
@@ -61,7 +63,9 @@ def concluded(
         for point in record.layer_C.at_fpr
     )
     layers["layer_c"] = record.layer_C.model_copy(update={"at_fpr": points})
-    return Measured(judgement, **layers).conclude(p)
+    return Measured(judgement, **layers).conclude(
+        [p], [0.0001], rivals={}, declared=Declared("score"), locked=True
+    )
 
 
 def targets_of(case: Case, *states: str) -> dict[str, Any]:
@@ -75,21 +79,35 @@ def targets_of(case: Case, *states: str) -> dict[str, Any]:
         )
         for result, state in zip(case[1].layer_B.achieved, states, strict=True)
     )
-    kept = sum(bool(result.x_within_budget) for result in achieved)
-    return {"layer_b": {"achieved": achieved, "x_budget_pass": kept >= 2}}
+    state = enough_budgets(
+        [(row.target, row.x_state, True) for row in achieved], primary=0.05, least=2
+    )
+    kept = state == "met"
+    return {"layer_b": {"achieved": achieved, "x_budget_state": state, "x_budget_pass": kept}}
 
 
 class TestOrder:
     def test_an_oracle_with_enough_runs_is_supported(self, supported: Case) -> None:
         verdict = supported[1]
         assert verdict.label == "SUPPORTED_FOR_ALARM"
-        assert (verdict.x_alarm_eligible, verdict.x_reasons) == (False, ("not_locked",))
-        by_runs = {"x_first_alarm": supported[1].x_first_alarm}
-        both = concluded(supported).model_copy(update=by_runs)
-        verdict = with_eligibility(both, "strict", locked=True)
         assert (verdict.x_alarm_eligible, verdict.x_reasons) == (True, ())
-        assert verdict.x_sentence.startswith("May raise an alarm: at a budget of 5% false alarms")
-        assert "of 256 events (chance gives" in verdict.x_sentence
+        assert verdict.x_sentence.startswith("May raise an alarm: its first alarm detects")
+        assert "by windows, at a false positive rate of 5%, it covers" in verdict.x_sentence
+        assert "of 256 events (chance:" in verdict.x_sentence
+        assert {(one.unit, one.gate) for one in verdict.x_gates} == {
+            *(("runs", gate) for gate in ("budget", *GATES)),
+            *(("windows", gate) for gate in ("floor", "budget", *GATES)),
+        }
+        assert {one.state for one in verdict.x_gates} == {"met"}
+
+    def test_without_a_lock_nothing_may_alarm(self, supported: Case) -> None:
+        judgement = supported[0]
+        verdict = judge(judgement)
+        assert verdict.label == "SUPPORTED_FOR_ALARM"
+        assert (verdict.x_alarm_eligible, verdict.x_reasons) == (False, ("not_locked",))
+        assert verdict.x_sentence.startswith(
+            "Passes every gate, but may not raise an alarm (exploratory: no lock fixed"
+        )
 
     def test_few_events_come_first(self) -> None:
         judgement = oracle(n_runs=20, n_explore=60)
@@ -109,15 +127,18 @@ class TestOrder:
 
     def test_flips_come_before_support(self, supported: Case) -> None:
         verdict = concluded(supported, layer_d={"label_flip_rate": 0.21})
-        assert (verdict.label, verdict.x_reasons) == ("ESTIMATOR_UNSTABLE", ("label_flips",))
+        assert (verdict.label, verdict.x_reasons) == ("ESTIMATOR_UNSTABLE", ("windows_unstable",))
         assert "21% of 45 admissible variants" in verdict.x_sentence
         assert concluded(supported, layer_d={"label_flip_rate": 0.2}).label == LABELS[0]
 
     @pytest.mark.parametrize(
         ("values", "reason"),
         [
-            ({"coverage": 0.2, "x_coverage_interval": interval(0.15, 0.25)}, "coverage_low"),
-            ({"lead_time_median": 19.0}, "lead_short"),
+            (
+                {"coverage": 0.2, "x_coverage_interval": interval(0.15, 0.25)},
+                "windows_coverage_low",
+            ),
+            ({"lead_time_median": 19.0}, "windows_lead_short"),
         ],
     )
     def test_layer_c_decides(self, supported: Case, values: dict[str, Any], reason: str) -> None:
@@ -127,25 +148,25 @@ class TestOrder:
 
     def test_the_adjusted_p_value_decides(self, supported: Case) -> None:
         verdict = concluded(supported, p=0.051)
-        assert verdict.x_reasons == ("no_better_than_chance",)
+        assert verdict.x_reasons == ("windows_no_better_than_chance",)
         assert "(p = 0.051)" in verdict.x_sentence
         assert concluded(supported, p=0.05).label == "SUPPORTED_FOR_ALARM"
 
     def test_layer_b_decides(self, supported: Case) -> None:
         verdict = concluded(supported, **targets_of(supported, "missed", "met", "missed"))
-        assert (verdict.label, verdict.x_reasons) == ("RANK_ONLY", ("fpr_uncontrolled",))
-        assert "1 of 3 false-alarm budgets hold, 2 must" in verdict.x_sentence
+        assert (verdict.label, verdict.x_reasons) == ("RANK_ONLY", ("windows_uncontrolled",))
+        assert "1 of 3 false positive rates keep their budget by windows" in verdict.x_sentence
 
     def test_a_score_that_does_not_rank_says_so(self, supported: Case) -> None:
         verdict = concluded(supported, p=0.5, layer_a={"auc": 0.5})
-        assert verdict.x_reasons == ("no_better_than_chance", "no_ranking_signal")
+        assert verdict.x_reasons == ("windows_no_better_than_chance", "no_ranking_signal")
         assert "AUC 0.50" in verdict.x_sentence
 
 
 class TestStraddling:
     def test_targets_that_could_still_be_met(self, supported: Case) -> None:
         verdict = concluded(supported, **targets_of(supported, "missed", "met", "straddles"))
-        assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", ("interval_straddles",))
+        assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", ("windows_straddle",))
 
     def test_targets_enough_without_the_open_one(self, supported: Case) -> None:
         verdict = concluded(supported, **targets_of(supported, "straddles", "met", "met"))
@@ -158,7 +179,7 @@ class TestStraddling:
     def test_coverage_at_its_minimum(self, supported: Case) -> None:
         values = {"coverage": 0.35, "x_coverage_interval": interval(0.25, 0.45)}
         verdict = concluded(supported, primary=values)
-        assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", ("interval_straddles",))
+        assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", ("windows_straddle",))
         # Half-width .10 must shrink to .05, and more for a power of .8: (2 * 2.8 / 1.96)^2.
         assert verdict.x_runs_to_settle == pytest.approx(4 * (2.8016 / 1.96) ** 2 * 256, abs=1)
         assert "coverage 0.35 [0.25, 0.45] straddles its minimum 0.30" in verdict.x_sentence
@@ -185,7 +206,7 @@ class TestStraddling:
         changes["primary"] = {"coverage": 0.3, "x_coverage_interval": interval(0.2, 0.4)}
         verdict = concluded(supported, **changes)
         assert verdict.label == "RANK_ONLY"
-        assert verdict.x_reasons[0] == "fpr_floor"
+        assert verdict.x_reasons[0] == "windows_floor"
 
     def test_coverage_far_below_needs_no_more_runs_either(self, supported: Case) -> None:
         changes = targets_of(supported, "missed", "met", "straddles")
@@ -195,9 +216,9 @@ class TestStraddling:
     def test_too_few_calibration_runs_are_no_fault_of_the_score(self) -> None:
         verdict = judge(oracle(n_runs=60, n_explore=12))
         assert verdict.label == "INCONCLUSIVE"
-        assert "few_runs" in verdict.x_reasons
+        assert "runs_few_runs" in verdict.x_reasons
         assert (
-            "a threshold for 0.05 takes 19 calibration runs with negative windows, there are"
+            "a threshold for 1 run in 20 takes 19 calibration runs with negative windows, there are"
             in (verdict.x_sentence)
         )
 
@@ -205,7 +226,7 @@ class TestStraddling:
         judgement = oracle(n_runs=40)
         quiet = dict.fromkeys((0.01, 0.05, 0.1), 1e9)
         design = judgement.design.replace(smoothing_sweep=[1])
-        verdict = judge(Judgement(judgement.evaluation, None, design, quiet))
+        verdict = judge(Judgement(judgement.evaluation, Locked({1: quiet}), design))
         # Coverage 0 of 40 is far below its minimum: concluded.
         assert verdict.label == "RANK_ONLY"
 

@@ -76,13 +76,11 @@ def test_coverage_and_what_chance_gives(
 ) -> None:
     point = points[target]
     assert (point.x_n_covered, point.x_n_events, point.x_n_too_early) == (covered, 19, 0)
-    assert point.x_shift_null is not None
-    assert point.x_risk_set_null is not None
-    assert point.x_shift_null.mean_coverage == pytest.approx(shift, abs=0.01)
-    assert point.x_shift_null.p_value == pytest.approx(shift_p, abs=0.04)
-    assert point.x_risk_set_null.mean_coverage == pytest.approx(risk, abs=0.015)
-    assert point.x_risk_set_null.p_value == pytest.approx(risk_p, abs=0.015)
-    assert point.x_p_value == max(point.x_shift_null.p_value, point.x_risk_set_null.p_value)
+    assert point.x_baselines["shift"].detection_rate == pytest.approx(shift, abs=0.01)
+    assert point.x_baselines["shift"].p_value == pytest.approx(shift_p, abs=0.04)
+    assert point.x_baselines["risk_set"].detection_rate == pytest.approx(risk, abs=0.015)
+    assert point.x_baselines["risk_set"].p_value == pytest.approx(risk_p, abs=0.015)
+    assert point.x_p_value == max(point.x_baselines["shift"].p_value, point.x_baselines["risk_set"].p_value)
 
 
 def test_the_score_may_not_raise_an_alarm(published: Judgement) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gmb_hf.base.errors import InputError
+from gmb_hf.core.thresholds import effective_budget, runs_advised, runs_needed
 from gmb_hf.design.design import Design
 from gmb_hf.design.lint import DesignFacts, Finding, lint, refuse_unsound
-from gmb_hf.core.thresholds import effective_budget, runs_advised, runs_needed
 
 
 def sound(**overrides: Any) -> Design:

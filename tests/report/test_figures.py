@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
+from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.report import style

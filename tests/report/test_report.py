@@ -11,8 +11,8 @@ import pytest
 from drawing import empty_figures
 from evaluation_builders import aligned_scores, curves, indicator, results
 
-from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
+from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.report.answer import GROUPS, answer, group_of, primary_target, reason, subtitle
 from gmb_hf.report.curves import grokking_curves, scores_around_event
