@@ -23,6 +23,7 @@ from gmb_hf.base.stats import (
 from gmb_hf.benchmark.first_alarm import RIVALS, Rivals, run_budget_state
 from gmb_hf.benchmark.gates import (
     SLACK,
+    GateName,
     GateRecord,
     State,
     enough_budgets,
@@ -64,6 +65,9 @@ class WindowsCase:
         """Gates B and C, by windows."""
         design, point = self.judgement.design, self.point
         found = [self._floor(), self._budget(), self._detection()]
+        if self.judgement.strict and not self.judgement.calibrated.finite(point.fpr):
+            # Without a threshold there is no alarm, which tells nothing of chance and lead time.
+            return [*found, *_unknown(found[-1])]
         if self.judgement.strict:
             beats = self.p_adjusted is not None and self.p_adjusted <= design.alpha_per_look
             p_value = "" if self.p_adjusted is None else f" (p = {self.p_adjusted:.3f})"
@@ -122,8 +126,12 @@ class WindowsCase:
             return met("windows", "budget")
         if gate.x_budget_state == "missed":
             return missed("windows", "budget", "uncontrolled", f"{held} by windows")
-        asked = [self._question(row) for row in gate.achieved if row.x_state == "straddles"]
-        return _asked("windows", asked)
+        asked = {
+            row.target: self._question(row) for row in gate.achieved if row.x_state == "straddles"
+        }
+        settled = sum(row.x_state == "met" and row.x_answer != "ABSTAIN" for row in gate.achieved)
+        least = design.min_targets_ok - settled
+        return _asked("windows", asked, primary=design.primary_fpr, least=least)
 
     def _question(self, row: AchievedRecord) -> tuple[str, str, int | None]:
         """What one target leaves open: reason, clause, and runs that would settle it."""
@@ -230,6 +238,8 @@ class RunsCase:
         """Gates B and C, by runs."""
         alarms, design = self.primary, self.judgement.design
         found = [self._budget(), self._detection()]
+        if not self.judgement.run_calibrated.finite(design.primary_run_budget):
+            return [*found, *_unknown(found[-1])]
         beats = self.p_adjusted is not None and self.p_adjusted <= design.alpha_per_look
         p_value = "" if self.p_adjusted is None else f" (p = {self.p_adjusted:.3f})"
         text = f"its first alarm detects no more than chance{self._chance}{p_value}"
@@ -248,6 +258,8 @@ class RunsCase:
         """The controls that detect as many events."""
         alarms = self.primary
         events, own = alarms.has_event, alarms.n_detected
+        if not alarms.n_events:
+            return []
         return [name for name, one in self.rivals.items() if own <= int(one[events].sum())]
 
     def states(self) -> list[tuple[float, State, bool]]:
@@ -281,8 +293,10 @@ class RunsCase:
                 f"{len(states)} budgets are met"
             )
             return missed("runs", "budget", "uncontrolled", text)
-        asked = [self._question(budget) for budget, one, _ in states if one == "straddles"]
-        return _asked("runs", asked)
+        design = self.judgement.design
+        asked = {budget: self._question(budget) for budget, one, _ in states if one == "straddles"}
+        least = design.min_targets_ok - sum(one == "met" and known for _, one, known in states)
+        return _asked("runs", asked, primary=design.primary_run_budget, least=least)
 
     def _question(self, budget: float) -> tuple[str, str, int | None]:
         found, design = self.judgement.run_calibrated, self.judgement.design
@@ -425,6 +439,12 @@ def _members(cases: Mapping[str, RunsCase]) -> list[MemberRecord]:
     ]
 
 
+def _unknown(detection: GateRecord) -> list[GateRecord]:
+    """The gates of chance and lead time where that of detection waits for a threshold."""
+    names: tuple[GateName, ...] = ("chance", "lead")
+    return [detection.model_copy(update={"gate": name}) for name in names]
+
+
 def _lead(unit: Unit, lead: float | None, design: Design) -> GateRecord:
     if lead is not None and lead >= design.lead_least:
         return met(unit, "lead")
@@ -433,13 +453,28 @@ def _lead(unit: Unit, lead: float | None, design: Design) -> GateRecord:
     return missed(unit, "lead", "lead_short", text)
 
 
-def _asked(unit: Unit, asked: Sequence[tuple[str, str, int | None]]) -> GateRecord:
-    """Gate B, straddling: the reason of the first question, and runs that settle all of them."""
-    numbers = [runs for *_, runs in asked if runs is not None]
-    runs = max(numbers) if len(numbers) == len(asked) and numbers else None
-    reasons = [reason for reason, *_ in asked]
-    text = "; ".join(text for _, text, _ in asked)
-    return straddles(unit, "budget", text, runs=runs, reason=reasons[0] if reasons else "straddle")
+def _asked(
+    unit: Unit, asked: Mapping[float, tuple[str, str, int | None]], *, primary: float, least: int
+) -> GateRecord:
+    """Gate B, straddling: all that is open, and the runs that settle as much of it as must be.
+
+    Args:
+        unit: of counting.
+        asked: reason, clause and runs of each open budget.
+        primary: the budget that must be among those that hold.
+        least: how many of the open ones must come to hold.
+    """
+    needed = [asked[primary]] if primary in asked else []
+    others = sorted(
+        (one for budget, one in asked.items() if budget != primary),
+        key=lambda one: math.inf if one[2] is None else one[2],
+    )
+    needed += others[: max(0, least - len(needed))]
+    numbers = [runs for *_, runs in needed]
+    runs = None if None in numbers else max((n for n in numbers if n is not None), default=None)
+    text = "; ".join(text for _, text, _ in asked.values())
+    reason = needed[0][0] if needed else "straddle"
+    return straddles(unit, "budget", text, runs=runs, reason=reason)
 
 
 def _of_events(share: float | None, n_events: int) -> str:

@@ -62,6 +62,7 @@ from gmb_hf.benchmark.records import (
 from gmb_hf.benchmark.robustness import LayerDRecord, layer_d
 from gmb_hf.benchmark.units import RunsCase, WindowsCase, runs_robustness
 from gmb_hf.benchmark.utility import LayerCRecord, OperatingPointRecord, layer_c, operating_point
+from gmb_hf.core.nulls import Unit
 from gmb_hf.design.strata import Facts, Stratum, event_facts
 
 _NOT_DECLARED = WhyNull("not declared")
@@ -103,7 +104,9 @@ class StratumRecord(OpenSection):
     lead_time_median: Annotated[Number, WhyNull("no event of the stratum was detected")] = None
     p_value: Annotated[Number, _NO_STRATUM_EVENT] = None
     p_adjusted: Annotated[Number, _NO_STRATUM_EVENT] = None  # over the lock, strata included
-    label_flip_rate: Annotated[Number, WhyNull("no run belongs to the stratum")] = None
+    label_flip_rate: Annotated[
+        Number, WhyNull("not measured, since something else already stands against it")
+    ] = None
     # By runs.
     first_alarm: Annotated[FirstAlarmPointRecord | None, _BY_RUNS_ONLY] = None
     first_alarm_p_adjusted: Annotated[Number, _BY_RUNS_ONLY] = None
@@ -594,14 +597,7 @@ class MeasuredStratum:
         if gate is None or point is None:
             reasons, sentence = ("few_events",), "no run belongs to it"
             return StratumRecord(**about, passed=False, reasons=reasons, sentence=sentence)
-        inside = {name: one.select(self.rows) for name, one in variants.items()}
         by_windows = WindowsCase(part, gate, point, p_adjusted)
-        robust = layer_d(part, inside)
-        flips = [
-            stability(
-                "windows", robust.label_flip_rate, robust.family_size, design.max_label_flip_rate
-            )
-        ]
         gates, supported = by_windows.gates(), [by_windows.supported]
         first = None
         if part.counts_runs:
@@ -609,14 +605,12 @@ class MeasuredStratum:
             gates = [*by_runs.gates(), *gates]
             supported.insert(0, by_runs.supported)
             first = measure(part, design.primary_run_budget, rivals)
-            runs = runs_robustness(part, inside, rivals)
-            flips.append(
-                stability(
-                    "runs", runs.label_flip_rate, runs.family_size, design.max_label_flip_rate
-                )
-            )
-        gates += flips
         few = few_events(part.n_events, part.n_runs, design.event_count_min)
+        flip_rate = None
+        if label_of(gates, few=few is not None) == SUPPORTED:
+            flips = self._stability(variants, rivals)
+            gates += [flip for _, flip in flips]
+            flip_rate = max(rate for rate, _ in flips)
         passed = label_of(gates, few=few is not None) == SUPPORTED
         verdict = conclude(
             Findings(
@@ -640,10 +634,25 @@ class MeasuredStratum:
             coverage_interval=point.x_coverage_interval,
             chance=point.chance,
             lead_time_median=point.lead_time_median,
-            label_flip_rate=robust.label_flip_rate,
+            label_flip_rate=flip_rate,
             first_alarm=first,
             first_alarm_p_adjusted=run_p_adjusted,
         )
+
+    def _stability(self, variants: Variants, rivals: Rivals) -> list[tuple[float, GateRecord]]:
+        """Gate D in the stratum, in each unit: how often the result flips, and the gate."""
+        part, allowed = self.judgement, self.judgement.design.max_label_flip_rate
+        inside = {name: one.select(self.rows) for name, one in variants.items()}
+        found: dict[Unit, LayerDRecord] = {"windows": layer_d(part, inside)}
+        if part.counts_runs:
+            found["runs"] = runs_robustness(part, inside, rivals)
+        return [
+            (
+                one.label_flip_rate or 0.0,
+                stability(unit, one.label_flip_rate, one.family_size, allowed),
+            )
+            for unit, one in found.items()
+        ]
 
 
 def measure_strata(judgement: Judgement, facts: Facts) -> tuple[MeasuredStratum, ...]:

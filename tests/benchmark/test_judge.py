@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from score_builders import design, noise_scores, null_paths, raised_before_event, scores_of
 
 from gmb_hf.base.documents import plain_data
-from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.judgement import Judgement, Locked
 from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge
+from gmb_hf.core.thresholds import pass_line
 
 
 def any_scores(rng: np.random.Generator, prefix: str) -> Scores:
@@ -49,10 +50,12 @@ def test_any_input_gets_exactly_one_label(
     locked = {0.01: math.inf, 0.05: float(rng.normal()), 0.1: 0.0}
     judgement = Judgement(
         any_scores(rng, "run"),
-        any_scores(rng, "explore") if calibration == "explore" else None,
+        any_scores(rng, "explore")
+        if calibration == "explore"
+        else Locked({1: locked, 3: locked}, None)
+        if calibration == "locked"
+        else None,
         chosen,
-        locked if calibration == "locked" else None,
-        {3: locked} if calibration == "locked" else {},
     )
     verdict = judge(judgement)
     assert verdict.label in LABELS
@@ -64,7 +67,11 @@ def test_any_input_gets_exactly_one_label(
         assert point.x_p_value is None or 0 < point.x_p_value <= 1
     for result in verdict.layer_B.achieved:
         assert result.achieved is None or 0 <= result.achieved <= 1
-        assert result.x_within_budget or result.x_state != "met" or protocol == "v0.4"
+        met = result.x_state == "met" and protocol == "strict"
+        if met and not result.x_within_budget:  # a promise that these runs do not refute
+            assert judgement.basis == "promised"
+            assert result.x_interval is not None
+            assert result.x_interval.low <= pass_line(result.target, chosen.fpr_eps) + 1e-9
     plain = plain_data(verdict.model_dump())
     json.dumps(plain)
     nulls = null_paths({key: value for key, value in plain.items() if key != "x_null_reasons"})

@@ -9,7 +9,7 @@ import pytest
 from score_builders import design, noise_scores, scores_of
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.judgement import Judgement, Locked
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge, judge_all, measure_strata
 
@@ -20,6 +20,7 @@ SETTINGS: dict[str, Any] = {
     "lead_time_median_min": 20.0,
     "smoothing_sweep": [1],
     "coverage_min": 0.8,
+    "detection_min": 0.8,
 }
 LATE = {"name": "late_events", "where": "event_step > 600"}
 EARLY = {"name": "early_events", "where": "event_step <= 600"}
@@ -54,18 +55,18 @@ def test_a_score_that_works_late_only_is_bound_to_that_scope(judged: Any) -> Non
     assert verdict.label == "SCOPE_LIMITED"
     assert (verdict.x_scope.name, verdict.x_scope.where) == ("late_events", "event_step > 600")
     assert not verdict.x_alarm_eligible
-    assert verdict.x_reasons == ("coverage_low", "not_locked")
+    assert verdict.x_reasons == ("runs_detection_low", "windows_coverage_low", "not_locked")
     assert verdict.x_sentence.startswith(
-        "Holds only where event_step > 600 (late_events: 100 of 200 runs): there, at a budget of "
-        "5% false alarms it warned of 100% of 100 events"
+        "Holds only where event_step > 600 (late_events: 100 of 200 runs): there, its first alarm "
+        "detects 97% of 100 events"
     )
-    assert "Over all runs it may not raise an alarm: it warned of" in verdict.x_sentence
+    assert "Over all runs it may not raise an alarm: its first alarm detects" in verdict.x_sentence
 
 
 def test_every_stratum_is_reported_with_what_stands_against_it(judged: Any) -> None:
     early, late = judged.x_strata
     assert (early.n_runs, early.n_events, early.passed) == (100, 100, False)
-    assert "coverage_low" in early.reasons
+    assert "windows_coverage_low" in early.reasons
     assert early.label_flip_rate is None
     assert (late.n_runs, late.coverage, late.reasons, late.passed) == (100, 1.0, (), True)
     assert late.label_flip_rate == 0.0
@@ -109,15 +110,15 @@ def test_a_stratum_without_runs_is_no_error() -> None:
 
 
 def test_open_strata_decide_nothing() -> None:
-    # 36 late runs of which every other is warned of: coverage straddles its minimum of .6.
+    # 80 late runs of which some two in three are detected: coverage straddles its minimum of .75.
     judgement = Judgement(
-        works_late(200, 0, "run", share=0.18, after=800.0),
+        works_late(200, 0, "run", share=0.4, after=700.0),
         works_late(136, 1, "explore"),
-        design(**{**SETTINGS, "coverage_min": 0.6}, strata=[LATE]),
+        design(**{**SETTINGS, "coverage_min": 0.75, "detection_min": 0.75}, strata=[LATE]),
     )
     parts = judge(judgement)
     assert parts.label == "RANK_ONLY"
-    assert "interval_straddles" in parts.x_strata[0].reasons
+    assert {"runs_straddle", "windows_straddle"} & {*parts.x_strata[0].reasons}
 
 
 def test_strata_join_the_family_of_the_lock() -> None:
@@ -141,14 +142,12 @@ def test_strata_join_the_family_of_the_lock() -> None:
 
 def test_layer_d_within_the_stratum_has_its_say() -> None:
     judgement = case()
-    noise = Judgement(
-        works_late(200, 0, "run", after=2000.0), judgement.calibration, judgement.design
-    )
+    noise = Judgement(works_late(200, 0, "run", after=2000.0), judgement.source, judgement.design)
     parts = judge(judgement, {"window=10": judgement, "window=20": noise})
     late = parts.x_strata[1]
     assert late.label_flip_rate == 0.5
-    assert (late.reasons, late.passed) == (("label_flips",), False)
-    assert "50% of 10 admissible variants get another label" in late.sentence
+    assert (late.reasons, late.passed) == (("runs_unstable", "windows_unstable"), False)
+    assert "50% of 10 admissible variants get another result" in late.sentence
     assert parts.label == "RANK_ONLY"
 
 
@@ -186,7 +185,7 @@ def test_by_hand_in_the_letter() -> None:
         run_groups=2,
         strata=[{"name": "late", "where": "event_step > 60"}],
     )
-    judgement = Judgement(scores_of(values, [100, 100, 60]), None, chosen, {0.05: 1.0})
+    judgement = Judgement(scores_of(values, [100, 100, 60]), Locked({1: {0.05: 1.0}}), chosen)
     parts = judge(judgement)
     # Coverage 2 of 3 is under .9; in the stratum it is 2 of 2, 20 steps ahead.
     assert parts.layer_C.at(0.05).coverage == pytest.approx(2 / 3)

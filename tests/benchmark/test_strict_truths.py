@@ -65,7 +65,7 @@ def with_shared_events(rng: np.random.Generator, count: int, n_runs: int) -> lis
         judgement = noise(rng, n_runs)
         raw = judgement.evaluation
         shared = Scores.from_panel(raw, events)
-        found.append(Judgement(shared, judgement.calibration, judgement.design))
+        found.append(Judgement(shared, judgement.source, judgement.design))
     return found
 
 
@@ -91,7 +91,7 @@ def test_eight_noise_candidates_of_one_lock_crown_none_either() -> None:
         candidates = {
             f"noise_{index}": Judgement(
                 one.evaluation,
-                one.calibration,
+                one.source,
                 one.design.replace(null_draws=199, bootstrap_draws=20),
             )
             for index, one in enumerate(with_shared_events(rng, 8, 40))
@@ -142,7 +142,7 @@ def test_a_score_good_only_on_average_late_in_training_fails_the_risk_set_null()
     assert point.x_baselines["risk_set"].p_value > 0.05
     verdict = judge(judgement)
     assert verdict.label != SUPPORTED
-    assert "no_better_than_chance" in verdict.x_reasons
+    assert "windows_no_better_than_chance" in verdict.x_reasons
 
 
 def test_a_two_valued_score_is_refused_for_its_floor() -> None:
@@ -155,7 +155,7 @@ def test_a_two_valued_score_is_refused_for_its_floor() -> None:
     held_out = two_valued(256, "run")
     parts = judge(Judgement(held_out, two_valued(136, "explore"), design(**SETTINGS)))
     assert parts.label == "RANK_ONLY"
-    assert parts.x_reasons[:2] == ("fpr_floor", "fpr_uncontrolled")
+    assert parts.x_reasons[0] == "windows_floor"
     certificate = parts.layer_B.x_floor_certificate
     assert certificate is not None
     assert certificate.tied_value == 1.0

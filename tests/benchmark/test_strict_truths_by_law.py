@@ -73,7 +73,10 @@ def test_noise_is_supported_in_no_more_than_a_twentieth_of_panels() -> None:
 def test_nothing_but_the_chance_nulls_stands_against_that_noise() -> None:
     """The test above could fail: at an alpha of nearly 1 most of the same panels are supported."""
     panels = [noise_panel(law, seed, alpha=0.999) for law in LAWS.values() for seed in range(3)]
-    open_door = [judge(panel).label == SUPPORTED for panel in panels]
+    open_door = [
+        all(gate.state == "met" for gate in judge(panel).x_gates if gate.unit == "windows")
+        for panel in panels
+    ]
     assert np.mean(open_door) > 0.5
 
 
