@@ -112,7 +112,7 @@ def test_a_stratum_without_runs_is_no_error() -> None:
 def test_open_strata_decide_nothing() -> None:
     # 80 late runs of which some two in three are detected: coverage straddles its minimum of .75.
     judgement = Judgement(
-        works_late(200, 0, "run", share=0.4, after=700.0),
+        works_late(200, 0, "run", share=0.4, after=680.0),
         works_late(136, 1, "explore"),
         design(**{**SETTINGS, "coverage_min": 0.75, "detection_min": 0.75}, strata=[LATE]),
     )
