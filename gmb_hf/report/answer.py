@@ -1,21 +1,23 @@
 """The answer in one sentence: what the report opens with and the first figure is titled.
 
-Whoever acts, acts on the first alarm: where it was judged, the answer is by runs. The label by
-windows is the specification's view, shown beside it. Below, in words too, is what the answer rests
-on: events, thresholds, design, provenance.
+A score has one label, which gates of both units of counting decide. Below, in words too, is what
+the answer rests on: events, thresholds, design, provenance.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from statistics import median
+from types import MappingProxyType
+from typing import NamedTuple
 
 from gmb_hf.base.escape import shorten, steps
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import follow
+from gmb_hf.benchmark.baselines import BaselineRecord
 from gmb_hf.benchmark.compat import explain_settings, settings_of
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
 from gmb_hf.benchmark.gates import DESIGN_FAULT
@@ -49,16 +51,13 @@ MONITORS = ("monitor", "task", "undeclared")
 REASONS = {
     "compat_protocol": "repeats the published computation",
     "control": "a control",
-    "coverage_low": "warns of too few events",
+    "coverage_low": "detects too few events",
     DESIGN_FAULT: "most events come before any alarm could",
+    "detection_low": "detects too few events",
     "few_events": "too few events",
     "few_runs": "too few calibration runs",
-    "fpr_floor": "false-alarm floor",
-    "fpr_uncontrolled": "false rate uncontrolled",
-    "interval_straddles": "too few runs to decide",
-    "label_flips": "label flips too easily",
-    "lead_short": "warns too late",
-    "no_better_than_blind": "no better than a blind alarm",
+    "floor": "false-alarm floor",
+    "lead_short": "lead time too short",
     "no_better_than_chance": "no better than chance",
     "no_better_than_clock": "no better than the clock",
     "no_better_than_steps_since_memorisation": "no better than steps since memorisation",
@@ -68,27 +67,45 @@ REASONS = {
     "not_locked": "exploratory: not locked",
     "not_strict": "not judged by strict",
     "oracle": "an oracle",
-    "runs_uncontrolled": "too many runs falsely alarmed",
-    "warned_low": "warns of too few events",
+    "straddle": "too few runs to decide",
+    "uncontrolled": "too many false alarms",
+    "unstable": "flips too easily",
 }
+"""Reason codes in words; those of gates without their unit of counting."""
 
-COMBINATION, BLIND_ALARM, RULE = "combination", "blind alarm", "rule"
+OUTCOMES = {
+    "false": "false alarm",
+    "timely": "timely detection",
+    "early": "early detection",
+    "miss": "miss",
+    "rejection": "correct rejection",
+}
+"""What may become of a run if one acts on the first alarm, in the order drawn."""
+
+COMBINATION, BASELINE, RULE = "combination", "baseline", "rule"
 KINDS = {
     "label-free": "Label-free signals",
     "task-aware": "Task-aware signals: they know the operation or the Fourier basis",
     COMBINATION: "Learned combinations of signals that see no test label",
     RULE: "Published alarm rules as they stand, without calibration",
     "label-using": "Label-using signals: oracles, no monitors",
-    BLIND_ALARM: "Blind alarms",
+    BASELINE: "Baselines: the clock and other controls",
 }
-"""Signals of different kinds are never ranked together (DECISIONS 13)."""
+"""Signals of different kinds are never ranked together."""
 
 RUNS = {True: "held-out runs", False: "runs"}
 """What the judged runs are called: held out are those that a lock had not seen."""
 
 
 def reason(code: str) -> str:
-    """A reason code in words; an unknown code speaks for itself."""
+    """A reason code in words; an unknown code speaks for itself.
+
+    >>> reason("runs_uncontrolled"), reason("oracle"), reason("of_tomorrow")
+    ('too many false alarms by runs', 'an oracle', 'of tomorrow')
+    """
+    unit, _, gate = code.partition("_")
+    if unit in ("runs", "windows"):
+        return f"{REASONS.get(gate, gate.replace('_', ' '))} by {unit}"
     return REASONS.get(code, code.replace("_", " "))
 
 
@@ -101,7 +118,7 @@ def group_of(item: IndicatorRecord) -> str:
 def kind_of(item: IndicatorRecord) -> str:
     """The key in `KINDS` that an indicator belongs to; what the catalogue lacks sees no label."""
     if item.family == "control":
-        return BLIND_ALARM
+        return BASELINE
     if item.family == ENSEMBLE:
         return COMBINATION
     if item.name not in catalogue.names():
@@ -110,25 +127,26 @@ def kind_of(item: IndicatorRecord) -> str:
     return RULE if known.rule else known.kind
 
 
-def label_of(item: IndicatorRecord) -> str:
-    """The label that counts: by runs; by windows where first alarms were not judged."""
-    return item.label if item.x_first_alarm is None else item.x_first_alarm.label
+def outcome_counts(at: FirstAlarmPointRecord) -> dict[str, int]:
+    """How many runs had each of `OUTCOMES`."""
+    return {
+        "false": at.n_false_before_event + at.n_event_free_false,
+        "timely": at.n_timely,
+        "early": at.n_early,
+        "miss": at.n_missed,
+        "rejection": at.n_event_free - at.n_event_free_false,
+    }
 
 
-def reasons_of(item: IndicatorRecord) -> Sequence[str]:
-    """The codes that stand against an alarm, of the label that counts."""
-    return item.x_reasons if item.x_first_alarm is None else item.x_first_alarm.reasons
+def outcome_shares(at: FirstAlarmPointRecord) -> tuple[dict[str, float], float | None]:
+    """Of 100 runs, how many had each of `OUTCOMES`, and in how many chance detects an event.
 
-
-def sentence_of(item: IndicatorRecord) -> str:
-    """The sentence of the label that counts, "" where none is stored."""
-    first = item.x_first_alarm
-    return item.x_sentence if first is None else first.sentence
-
-
-def hardest(point: FirstAlarmPointRecord) -> float | None:
-    """What the hardest of all blind alarms of the same cost warns of, a share of events."""
-    return max(point.blind.values(), default=None)
+    None where there is no chance baseline.
+    """
+    counts = outcome_counts(at)
+    hundredth = max(1, sum(counts.values())) / 100
+    chance = None if at.chance is None else at.chance * at.n_events / hundredth
+    return {name: count / hundredth for name, count in counts.items()}, chance
 
 
 def ends(interval: IntervalRecord | None) -> tuple[float, float]:
@@ -139,18 +157,41 @@ def ends(interval: IntervalRecord | None) -> tuple[float, float]:
 _DEFAULT_TARGET = 0.05
 
 
+class Detection(NamedTuple):
+    """What a score detects: by runs; by windows where only those were judged."""
+
+    rate: float | None = None
+    interval: IntervalRecord | None = None
+    lead: float | None = None  # the median, in steps
+    chance: float | None = None
+    baselines: Mapping[str, BaselineRecord] = MappingProxyType({})  # and controls
+
+
+def detection_of(item: IndicatorRecord, target: float, budget: float | None) -> Detection:
+    """At the primary budget by runs, else at the primary target by windows."""
+    if budget is None:
+        point = item.point(target)
+        if point is None:
+            return Detection()
+        within, lead = point.x_coverage_interval, point.lead_time_median
+        return Detection(point.coverage, within, lead, point.chance, point.x_baselines)
+    if item.x_first_alarm is None:
+        return Detection()
+    at = item.x_first_alarm.at(budget)
+    return Detection(at.detection_rate, at.detection_interval, at.lead_median, at.chance, at.beside)
+
+
 @dataclass(frozen=True)
 class RankedVerdicts:
-    """What came out: every indicator by group, then label, then the share of events warned of.
+    """What came out: every indicator by group, then label, then the share of events detected.
 
     Attributes:
         ranked: all of them.
-        target: the primary operating point, a share of windows.
+        target: the primary operating point by windows, a false positive rate.
         n_runs: how many runs were judged.
         locked: whether by a lock.
         scope: a sentence on what of the boundary is undeclared, or "".
-        budget: the share of runs that decides; None: the answer is by windows.
-        beside: whether the answer by windows stands beside one by runs, which is what counts.
+        budget: the primary budget by runs, a share of runs; None: first alarms were not judged.
     """
 
     ranked: tuple[IndicatorRecord, ...]
@@ -159,19 +200,23 @@ class RankedVerdicts:
     locked: bool
     scope: str = ""
     budget: float | None = None
-    beside: bool = False
 
     def group(self, name: str) -> tuple[IndicatorRecord, ...]:
         """The indicators of one group, ranked."""
         return tuple(item for item in self.ranked if group_of(item) == name)
 
-    def label(self, item: IndicatorRecord) -> str:
-        """The label in this view."""
-        return item.label if self.budget is None else label_of(item)
+    def point(self, item: IndicatorRecord) -> FirstAlarmPointRecord | None:
+        """What its first alarm is worth at the primary budget; None where that was not judged."""
+        first = item.x_first_alarm
+        return None if first is None or self.budget is None else first.at(self.budget)
 
-    def reasons(self, item: IndicatorRecord) -> Sequence[str]:
-        """The codes that stand against an alarm in this view."""
-        return item.x_reasons if self.budget is None else reasons_of(item)
+    def detection(self, item: IndicatorRecord) -> Detection:
+        """What it detects at the primary operating point."""
+        return detection_of(item, self.target, self.budget)
+
+    def rate(self, item: IndicatorRecord) -> float:
+        """The share of events that it detects there, 0 where that is not known."""
+        return self.detection(item).rate or 0.0
 
     @property
     def subject(self) -> tuple[IndicatorRecord, ...]:
@@ -181,8 +226,8 @@ class RankedVerdicts:
 
     @property
     def supported(self) -> tuple[IndicatorRecord, ...]:
-        """The indicators of the subject that pass everything, best first."""
-        return tuple(item for item in self.subject if self.label(item) == SUPPORTED)
+        """The indicators of the subject that pass every gate, best first."""
+        return tuple(item for item in self.subject if item.label == SUPPORTED)
 
     @property
     def may_alarm(self) -> bool:
@@ -190,38 +235,15 @@ class RankedVerdicts:
         return any(item.x_alarm_eligible for item in self.subject)
 
     @property
-    def caveat(self) -> str:
-        """What an evaluation without a lock is, before a sentence about it."""
-        by = "By windows (the specification's view): " if self.beside else ""
-        return by if self.locked else f"Exploratory, without a lock: {by}"
-
-    @property
-    def _passed(self) -> str:
-        """What may be said of those that pass everything."""
-        passed = f"{len(self.supported)} of {self._total} pass every layer"
-        if self.beside:
-            return passed
-        if self.may_alarm:
-            able = sum(bool(item.x_alarm_eligible) for item in self.subject)
-            return f"{able} of {self._total} may raise an alarm"
-        if self.budget is not None:
-            passed = f"{len(self.supported)} of {self._total} pass every rule"
-        return f"{passed}, none may raise an alarm,"
-
-    @property
     def title(self) -> str:
         """A line for a figure."""
-        at, total = f"at a {self.target * 100:g}% false-alarm budget", self._total
-        if self.budget is not None:
-            at = f"with a budget of {in_words(self.budget)}"
         if self.supported:
-            return f"{self.caveat}{self._passed} {at}"
-        undecided = sum(self.label(item) == INCONCLUSIVE for item in self.subject)
-        none = "None" if self.beside else "No alarm"
+            return f"{self._caveat}{self._passed} {self._at}"
+        undecided = sum(item.label == INCONCLUSIVE for item in self.subject)
         if undecided:
-            return f"{self.caveat}{none} yet {at}: {undecided} of {total} not decided"
-        does = "passes every layer" if self.beside else "may raise an alarm"
-        return f"{self.caveat}None of {total} {does} {at}"
+            total = len(self.subject)
+            return f"{self._caveat}No alarm yet {self._at}: {undecided:,} of {total:,} not decided"
+        return f"{self._caveat}None of {self._total} may raise an alarm {self._at}"
 
     @property
     def sentence(self) -> str:
@@ -230,22 +252,38 @@ class RankedVerdicts:
         return said if self.scope in said else f"{said} {self.scope}"
 
     @property
+    def _caveat(self) -> str:
+        return "" if self.locked else "Exploratory, without a lock: "
+
+    @property
+    def _at(self) -> str:
+        if self.budget is None:
+            return f"at a false positive rate of {self.target * 100:g}%"
+        return f"with a budget of {in_words(self.budget)}"
+
+    @property
+    def _total(self) -> str:
+        return f"{len(self.subject):,} score" + ("" if len(self.subject) == 1 else "s")
+
+    @property
+    def _passed(self) -> str:
+        """What may be said of those that pass everything."""
+        if self.may_alarm:
+            able = sum(bool(item.x_alarm_eligible) for item in self.subject)
+            return f"{able} of {self._total} may raise an alarm"
+        return f"{len(self.supported)} of {self._total} pass every gate, none may raise an alarm,"
+
+    @property
     def _said(self) -> str:
-        subject, total = self.subject, self._total
-        sentence = subject[0].x_sentence if subject and self.budget is None else ""
-        if subject and self.budget is not None:
-            sentence = sentence_of(subject[0])
+        subject = self.subject
+        sentence = subject[0].x_sentence if subject else ""
         if len(subject) == 1 and sentence:
-            return f"{self.caveat}{subject[0].name}: {sentence}"
-        at = f"at a false-alarm budget of {self.target * 100:g}%"
-        if self.budget is not None:
-            at = f"with a budget of {in_words(self.budget)}"
-        if all(DESIGN_FAULT in self.reasons(item) for item in subject):
+            return f"{self._caveat}{subject[0].name}: {sentence}"
+        if all(DESIGN_FAULT in item.x_reasons for item in subject):
             return f"{sentence.partition('. ')[0]}."
         if self.supported:
-            best = _best(self.supported, self.target, self.budget)
-            return f"{self.caveat}{self._passed} {at}{best}."
-        counts: Counter[str] = Counter(map(self._outcome, subject))
+            return f"{self._caveat}{self._passed} {self._at}{self._best}."
+        counts: Counter[str] = Counter(map(_outcome, subject))
         words = {
             INCONCLUSIVE: f"not decided by {self.n_runs:,} {RUNS[self.locked]}",
             RANK_ONLY: "no more than a ranking",
@@ -255,57 +293,50 @@ class RankedVerdicts:
         }
         parts = [f"{counts[label]} {what}" for label, what in words.items() if counts[label]]
         yet = " yet" if counts[INCONCLUSIVE] else ""
-        does = "passes every layer" if self.beside else "may raise an alarm"
-        said = f"None of {total} {does}{yet} {at}: {', '.join(parts)}."
-        return self.caveat + said
+        none = f"None of {self._total} may raise an alarm{yet} {self._at}"
+        return f"{self._caveat}{none}: {', '.join(parts)}."
 
-    def _outcome(self, item: IndicatorRecord) -> str:
-        label = self.label(item)
-        no_signal = _NO_SIGNAL in self.reasons(item) and label == RANK_ONLY
-        return _NO_SIGNAL if no_signal else label
+    @property
+    def _best(self) -> str:
+        """What the best is worth, beside what chance detects at the same cost."""
+        best = self.supported[0]
+        rate, _, lead, chance, _ = self.detection(best)
+        if rate is None:
+            return ""
+        who = f"the best, {best.name}," if len(self.supported) > 1 else f"it ({best.name})"
+        ahead = "" if lead is None else f" with a median lead time of {lead:,.0f} steps"
+        beside = "" if chance is None else f" (chance: {chance:.0%})"
+        return f"; {who} detected {rate:.0%} of events{ahead}{beside}"
 
     @property
     def _scopes(self) -> str:
         """The first scope, which such a label must state (spec 5)."""
-        limited = [(item.name, scope_of(item, self.budget is not None)) for item in self.subject]
-        limited = [(name, where) for name, where in limited if where]
+        limited = [(one.name, one.x_scope.where) for one in self.subject if one.x_scope]
         if not limited:
             return ""
         name, where = limited[0]
         return f" ({name} where {where}{', ...' if len(limited) > 1 else ''})"
 
-    @property
-    def _total(self) -> str:
-        return f"{len(self.subject):,} score" + ("" if len(self.subject) == 1 else "s")
-
 
 _NO_SIGNAL = "no_ranking_signal"
 
 
-def answer(results: Results, *, by_windows: bool = False) -> RankedVerdicts:
-    """Sum up a results file by runs; by windows on request, and where only those were judged."""
-    target, groups = primary_target(results), list(GROUPS)
-    run_budget = primary_budget(results)
-    budget = None if by_windows else run_budget
+def _outcome(item: IndicatorRecord) -> str:
+    no_signal = _NO_SIGNAL in item.x_reasons and item.label == RANK_ONLY
+    return _NO_SIGNAL if no_signal else item.label
+
+
+def answer(results: Results) -> RankedVerdicts:
+    """Sum up a results file: scores by group, by label, then by the share of events detected."""
+    target, groups, budget = primary_target(results), list(GROUPS), results.primary_run_budget
 
     def rank(item: IndicatorRecord) -> tuple[int, int, float, str]:
-        share = follow(item.point(target), "coverage")
-        if budget is not None and item.x_first_alarm is not None:
-            share = item.x_first_alarm.at(budget).warned
-        label = item.label if budget is None else label_of(item)
-        return groups.index(group_of(item)), LABELS.index(label), -(share or 0.0), item.name
+        rate = detection_of(item, target, budget).rate or 0.0
+        return groups.index(group_of(item)), LABELS.index(item.label), -rate, item.name
 
     ranked = tuple(sorted(results.indicators, key=rank))
     scope = results.design.scope if results.design else ""
-    beside = by_windows and run_budget is not None
-    return RankedVerdicts(
-        ranked, target, results.summary.n_seeds, results.locked, scope, budget, beside
-    )
-
-
-def primary_budget(results: Results) -> float | None:
-    """The share of runs that decides; None where first alarms were not judged at it."""
-    return results.primary_run_budget
+    return RankedVerdicts(ranked, target, results.summary.n_seeds, results.locked, scope, budget)
 
 
 def primary_target(results: Results) -> float:
@@ -323,37 +354,9 @@ def shown_name(item: IndicatorRecord) -> str:
 
 
 def shown_p(item: IndicatorRecord, target: float) -> float | None:
-    """The p-value to show: adjusted over the candidates, or the raw one where nothing was."""
-    point = item.point(target)
-    raw = None if point is None else point.x_p_value
+    """The p-value by windows: adjusted over the candidates, or the raw one where nothing was."""
+    raw: float | None = follow(item.point(target), "x_p_value")
     return raw if item.x_p_adjusted is None else item.x_p_adjusted
-
-
-def scope_of(item: IndicatorRecord, by_runs: bool) -> str:
-    """The condition that a `SCOPE_LIMITED` label is bound to, "" without one."""
-    first = item.x_first_alarm
-    if not by_runs or first is None:
-        return item.x_scope.where if item.x_scope else ""
-    return next((part.where for part in first.strata if part.name == first.scope), "")
-
-
-def _best(eligible: Sequence[IndicatorRecord], target: float, budget: float | None) -> str:
-    """What the best is worth, beside what is gained by chance at the same cost."""
-    best, first = eligible[0], eligible[0].x_first_alarm
-    if budget is not None and first is not None:
-        point = first.at(budget)
-        share, lead, by_chance = point.warned, point.lead_median, hardest(point)
-        chance = "a blind alarm of the same cost"
-    else:
-        at = best.point(target)
-        share, lead = follow(at, "coverage"), follow(at, "lead_time_median")
-        by_chance, chance = follow(at, "by_chance"), "chance at the same cost"
-    if share is None:
-        return ""
-    who = f"the best, {best.name}," if len(eligible) > 1 else f"it ({best.name})"
-    ahead = "" if lead is None else f", {lead:,.0f} steps ahead in the median"
-    beaten = "" if by_chance is None else f", where {chance} warns of {by_chance:.0%}"
-    return f"; {who} warned of {share:.0%} of events{ahead}{beaten}"
 
 
 # What the evaluation rests on, in words.
@@ -407,7 +410,7 @@ def events_sentence(results: Results) -> str:
     if summary.x_event_count_min is not None and (events or 0) < summary.x_event_count_min:
         text += f" {summary.x_event_count_min} are needed for a verdict."
     if summary.x_n_too_early:
-        text += f" {summary.x_n_too_early:,} came too early to be warned of and count as uncovered."
+        text += f" {summary.x_n_too_early:,} came too early to be detected and count as misses."
     if summary.x_n_excluded:
         text += f" Excluded, as neither events nor negatives: {summary.x_n_excluded:,}."
     return text

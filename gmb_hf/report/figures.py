@@ -1,11 +1,10 @@
-"""Figures of results: the answer by runs and by windows, false alarms, lead times."""
+"""Figures of results: the answer by runs, gates, false alarms by windows, lead times."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
-from itertools import cycle
+import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,39 +12,36 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, Patch
+from matplotlib.patches import Patch
+from matplotlib.text import Text
 from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.base.escape import percent, steps
+from gmb_hf.base.escape import number, percent, steps
 from gmb_hf.base.tables import follow
 from gmb_hf.benchmark.compat import CompatSettings, Reproduction, primary_point, settings_of
 from gmb_hf.benchmark.evaluate import Evaluation
-from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
-from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.core.nulls import NULLS
 from gmb_hf.core.thresholds import in_words, pass_line
 from gmb_hf.design.design import Design
 from gmb_hf.report import style
 from gmb_hf.report.answer import (
-    BLIND_ALARM,
+    BASELINE,
     GROUPS,
     MONITORS,
+    OUTCOMES,
     RUNS,
     RankedVerdicts,
     answer,
     ends,
     group_of,
-    hardest,
     kind_of,
+    outcome_shares,
     reason,
-    reasons_of,
     shown_name,
-    shown_p,
     subtitle,
 )
 from gmb_hf.report.answer import RULE as RULE_KIND
@@ -185,16 +181,13 @@ def _highlight(axes: Axes, item: IndicatorRecord, eps: float, cap: bool) -> None
         look: Any = {"xycoords": ("axes fraction", "data"), "fontsize": 6.5, "weight": "bold"}
         text = f"floor {rate_text(round(floor, 3))}"
         note(axes, text, (0.03, level), (0, shift), va=where, color=VERMILION, **look)
-    axes.set_title(f"{shorten(item.name, 22)}{_both_rules(item)}", fontsize=6.5, pad=3)
+    axes.set_title(f"{shorten(item.name, 22)}{_targets_met(item)}", fontsize=6.5, pad=3)
 
 
-def _both_rules(item: IndicatorRecord) -> str:
-    """How many targets each rule of layer B finds met, a second line of the panel's title."""
+def _targets_met(item: IndicatorRecord) -> str:
+    """How many targets are met, a second line of the panel's title."""
     gate = item.layer_B
-    if gate.n_within is None or gate.ok_targets is None:
-        return ""
-    kept, near = (" *" * decides for decides in (gate.by_budget, not gate.by_budget))
-    return f"\n{gate.n_within} within budget{kept}, {gate.ok_targets} near{near}"
+    return "" if gate.n_met is None else f"\n{gate.n_met} of {len(gate.targets)} met"
 
 
 def _fpr_keys(items: Sequence[IndicatorRecord], eps: float, cap: bool) -> list[Artist]:
@@ -222,185 +215,156 @@ def _fpr_keys(items: Sequence[IndicatorRecord], eps: float, cap: bool) -> list[A
     return [entry for shown, entry in entries if shown]
 
 
+# Figures with a row for each score: names on the left, under the headings of their groups.
+
+_ROW = 0.225  # inches
+_Lines = Sequence[IndicatorRecord | str]
+
+
+def _lay_rows(axes: Axes, lines: _Lines) -> list[tuple[int, IndicatorRecord]]:
+    """A row for each score and each text between them, from the top down; returns the scores'.
+
+    Names are tick labels, in bold where a score may raise an alarm.
+    """
+    rows = [(row, one) for row, one in enumerate(lines) if not isinstance(one, str)]
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.set_yticks([row for row, _ in rows], [shorten(shown_name(one), 30) for _, one in rows])
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    for label, (_, one) in zip(axes.get_yticklabels(), rows, strict=True):
+        label.set_weight("bold" if one.x_alarm_eligible else "normal")
+    for row, text in enumerate(lines):
+        if isinstance(text, str):
+            # Reference lines must not run through a text.
+            axes.axhspan(row - 0.5, row + 0.5, color=_WHITE, linewidth=0, zorder=2)
+            _beside(axes, 0.0, row, text, ha="left", style="italic").set_in_layout(False)
+    return rows
+
+
+def _beside(axes: Axes, x: float, row: float, text: str, **look: Any) -> Text:
+    """A text in a row, `x` in widths of the axes."""
+    known: Any = {"fontsize": 7.2, "color": MUTED, "va": "center_baseline", "zorder": 6}
+    return axes.text(x, row, text, transform=axes.get_yaxis_transform(), **{**known, **look})
+
+
+def _named(figure: Figure, axes: Axes, title: str, about: str) -> None:
+    """A title over the whole figure, and what it is about above its panels."""
+    wide = int(12 * figure.get_figwidth())
+    figure.suptitle(textwrap.fill(title, wide), x=0.01, ha="left", fontsize=10, weight="bold")
+    look: Any = {"fontsize": 6.8, "weight": "normal", "color": MUTED}
+    axes.set_title(textwrap.fill(about, int(1.4 * wide)), **look)
+
+
 # The answer by runs: what happens to 100 runs if somebody acts on the first alarm.
 
-_FIRST_WIDTH, _FIRST_HEAD, _FIRST_FOOT, _FIRST_ROW = 7.4, 1.02, 0.42, 0.225
-_FIRST_RIGHT, _WARNED, _BLIND = 0.86, 0.38, 0.74  # the two columns of numbers
-_MISSED, _EDGE = "#DCDCDC", "#B9B9B9"
 _FALSE_SHOWN = 40.0  # of 100 runs
 _FIRST_MOST = {"monitor": 10, "task": 6, "undeclared": 14, "oracle": 4, "control": 4}
-_FIRST_HEADINGS = {
-    "monitor": "Scores that see no test labels",
-    "task": "Scores that see no test labels, but know the task",
-    "undeclared": "Scores, not declared whether they see test labels",
-    "oracle": "Oracles: they see test labels",
-    "control": "Blind alarms, calibrated alike",
+_LOOKS: dict[str, Any] = {
+    "false": {"color": VERMILION},
+    "timely": {"color": BLUE},
+    "early": {"color": SKY},
+    "miss": {"color": "#DCDCDC"},
+    "rejection": {"facecolor": _WHITE, "edgecolor": "#B9B9B9", "hatch": "/////"},
 }
-
-
-class _Bar(NamedTuple):
-    """One score at the budget of runs that is drawn."""
-
-    item: IndicatorRecord
-    at: FirstAlarmPointRecord
-
-    @property
-    def may(self) -> bool:
-        """Whether it may raise an alarm."""
-        return bool(self.item.x_alarm_eligible)
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """Of 100 judged runs, how many had each outcome, by the names in `_OUTCOMES`."""
-        at = self.at
-        counts = {
-            "false": at.n_false_before_event + at.n_event_free_false,
-            "timely": at.n_timely,
-            "early": at.n_early,
-            "missed": at.n_missed,
-            "quiet": at.n_event_free - at.n_event_free_false,
-        }
-        total = max(1, sum(counts.values()))
-        return {name: 100 * count / total for name, count in counts.items()}
-
-
-_OUTCOMES: dict[str, tuple[str, Any]] = {
-    "false": ("false alarm", {"color": VERMILION}),
-    "timely": ("warned in time", {"color": BLUE}),
-    "early": ("warned early", {"color": SKY}),
-    "missed": ("missed", {"color": _MISSED}),
-    "quiet": ("no event, quiet", {"facecolor": _WHITE, "edgecolor": _EDGE, "hatch": "/////"}),
-}
-"""What may become of a run, in the order drawn: its name in the legend, and its look."""
 
 
 @style.house_style()
 def first_alarm(found: RankedVerdicts, *, subtitle: str) -> Figure:
-    """One bar a score, of 100 runs: falsely alarmed to the left of zero, the others to the right.
+    """One bar a score, of 100 runs: false alarms to the left of zero, other outcomes to the right.
 
-    A black mark shows how many the hardest blind alarm of the same cost warns of. Names in bold may
-    raise an alarm. `constant` is left out: it never does anything. Of each group at most
-    `_FIRST_MOST` are drawn, those that may raise an alarm first, then those that warn of most; one
-    line sums up the others.
+    A black mark shows in how many the hardest chance baseline of the same cost detects an event.
+    Names in bold may raise an alarm. `constant` is left out: it never does anything. Of each group
+    at most `_FIRST_MOST` are drawn, those that may raise an alarm first, then those that detect
+    most events; one line sums up the others.
     """
     budget = found.budget or 0.0
-    bars = [
-        _Bar(item, item.x_first_alarm.at(budget))
-        for item in found.ranked
-        if item.x_first_alarm is not None and item.name != "constant"
-    ]
-    bars.sort(key=lambda bar: (not bar.may, -(bar.at.warned or 0.0)))
-    groups: dict[str, list[_Bar]] = {}
-    more: dict[str, str] = {}
-    for name, most in _FIRST_MOST.items():
-        members = [bar for bar in bars if group_of(bar.item) == name]
-        if len(members) > most + 1:  # one more takes no more room than a line about it
-            members, more[name] = members[:most], _others(members[most:])
+    lines: list[IndicatorRecord | str] = []
+    for group, most in _FIRST_MOST.items():
+        members = [
+            item for item in found.group(group) if found.point(item) and item.name != "constant"
+        ]
+        members.sort(key=lambda item: (not item.x_alarm_eligible, -(found.rate(item))))
         if members:
-            groups[name] = members
-    bars = [bar for members in groups.values() for bar in members]
-    names = {bar.item.name: shorten(shown_name(bar.item), 30) for bar in bars}
-    left = max(1.5, 0.25 + 0.068 * max(map(len, names.values()), default=0))
-    count = max(1, len(bars) + len(groups) + len(more))
-    body, across = count * _FIRST_ROW, _FIRST_WIDTH - left - _FIRST_RIGHT
-    height = _FIRST_HEAD + body + _FIRST_FOOT
-    figure = style.NotebookFigure(figsize=(_FIRST_WIDTH, height))
-    place = (left / _FIRST_WIDTH, _FIRST_FOOT / height, across / _FIRST_WIDTH, body / height)
-    axes = figure.add_axes(place, ylim=(count - 0.5, -0.5))
-    falsely = max((bar.shares["false"] for bar in bars), default=0.0)
+            bold = any(item.x_alarm_eligible for item in members)
+            lines.append(GROUPS[group] + (" (bold: may raise an alarm)" if bold else ""))
+        # One more takes no more room than a line about it.
+        most = most if len(members) > most + 1 else len(members)
+        lines += members[:most]
+        if members[most:]:
+            lines.append(_others(found, members[most:]))
+    figure = style.new_figure(7.4, 1.4 + _ROW * max(1, len(lines)))
+    axes = figure.subplots()
+    rows = _lay_rows(axes, lines)
+    shares = {row: outcome_shares(at) for row, item in rows if (at := found.point(item))}
+    falsely = max((own["false"] for own, _ in shares.values()), default=0.0)
     # What alarms falsely in most runs leaves room for the others: its bar is cut, with its number.
     low = -max(10.0, 150 * budget, min(_FALSE_SHOWN, 1.08 * falsely))
     axes.set_xlim(low, 100.4)
-    row = 0
-    for name, members in groups.items():
-        able = any(bar.may for bar in members)
-        heading = _FIRST_HEADINGS[name] + " (bold: may raise an alarm)" * able
-        look: Any = {"transform": axes.get_yaxis_transform(), "va": "center_baseline"}
-        said: Any = {"fontsize": 7.3, "color": MUTED, "style": "italic", "zorder": 6}
-        axes.text((0.14 - left) / across, row, heading, **look, **said)
-        # The reference lines must not run through a heading.
-        axes.axhspan(row - 0.5, row + 0.5, color=_WHITE, linewidth=0, zorder=2)
-        for bar in members:
-            row += 1
-            _draw_outcomes(axes, row, bar)
-            look |= {"ha": "right", "fontsize": 7.6, "color": INK}
-            look["weight"] = "bold" if bar.may else "normal"
-            axes.text(-0.012, row, names[bar.item.name], **look)
-            axes.text(1 + _WARNED / across, row, percent(bar.at.warned), **look)
-            look |= {"color": MUTED, "weight": "normal"}
-            axes.text(1 + _BLIND / across, row, percent(hardest(bar.at)), **look)
-        if name in more:
-            row += 1
-            axes.axhspan(row - 0.5, row + 0.5, color=_WHITE, linewidth=0, zorder=2)
-            look |= {"ha": "left", "fontsize": 6.8}
-            axes.text(0.012, row, more[name], zorder=6, **look)
-        row += 1
+    for x, head in ((1.1, "detected"), (1.2, "chance")):
+        _beside(axes, x, 0, head, ha="right")
+    for row, item in rows:
+        _draw_outcomes(axes, row, item, found, *shares[row])
+        weight = "bold" if item.x_alarm_eligible else "normal"
+        detection = found.detection(item)
+        _beside(axes, 1.1, row, percent(detection.rate), ha="right", color=INK, weight=weight)
+        _beside(axes, 1.2, row, percent(detection.chance), ha="right")
     axes.axvline(0, color=INK, linewidth=0.9, zorder=1)
     axes.axvline(-100 * budget, color=VERMILION, linewidth=1.1, linestyle=style.DASHED, zorder=1)
-    above: Any = {"fontsize": 6.8, "va": "bottom", "ha": "right", "linespacing": 1.05}
-    own: Any = {"xycoords": ("data", "axes fraction"), "color": VERMILION}
-    note(axes, f"budget:\n{in_words(budget)}", (-100 * budget, 1), (3, 2), **above, **own)
-    own = {"xycoords": "axes fraction", "color": MUTED}
-    note(axes, "warned\nof", (1 + _WARNED / across, 1), (0, 2), **above, **own)
-    note(axes, "if\nblind", (1 + _BLIND / across, 1), (0, 2), **above, **own)
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
     ticks = [tick for tick in range(-100, 101, 20) if tick >= low]
     axes.set_xticks(ticks, [str(abs(tick)) for tick in ticks])
     axes.set_xlabel("of 100 runs, if one acts on the first alarm", labelpad=2)
-    title, about = shorten(found.title, 110), shorten(subtitle, 145)
-    size = min(11.0, (_FIRST_WIDTH - 0.3) * 72 / (0.63 * len(title)))
-    at: Any = {"x": 0.14 / _FIRST_WIDTH, "va": "center"}
-    figure.text(s=title, y=1 - 0.17 / height, fontsize=size, weight="bold", **at)
-    figure.text(s=about, y=1 - 0.38 / height, fontsize=6.8, color=MUTED, **at)
+    _named(figure, axes, found.title, subtitle)
     keys: list[Artist] = [
-        Patch(label=words, linewidth=0, **look)
-        for name, (words, look) in _OUTCOMES.items()
-        if any(bar.shares[name] for bar in bars)
+        Patch(label=OUTCOMES[name], linewidth=0, **look)
+        for name, look in _LOOKS.items()
+        if any(own[name] for own, _ in shares.values())
     ]
-    keys.append(line_key("warned of if blind, at the same cost", color=BLACK, linewidth=1.4))
-    corner: Any = {"loc": "upper left", "bbox_to_anchor": (0.006, 1 - 0.46 / height)}
-    tight: Any = {"columnspacing": 1.1, "handlelength": 1.1, "handletextpad": 0.4}
-    figure.legend(handles=keys, ncols=6, borderpad=0.2, fontsize=7, **corner, **tight)
+    keys.append(line_key("chance baseline, at the same cost", color=BLACK, linewidth=1.4))
+    words = f"budget, {in_words(budget)}"
+    keys.append(line_key(words, color=VERMILION, linewidth=1.1, linestyle=style.DASHED))
+    figure.legend(handles=keys, loc="outside lower center", ncols=4, fontsize=7)
     return figure
 
 
-def _others(left_out: Sequence[_Bar]) -> str:
+def _others(found: RankedVerdicts, left_out: Sequence[IndicatorRecord]) -> str:
     """What is to be known of the scores of a group that are not drawn."""
-    may = sum(bar.may for bar in left_out)
-    most = max(bar.at.warned or 0.0 for bar in left_out)
-    said = f"{may:,} of which may raise an alarm" if may else f"which warn of {most:.0%} at most"
+    may = sum(bool(item.x_alarm_eligible) for item in left_out)
+    most = max(map(found.rate, left_out))
+    said = f"{may:,} of which may raise an alarm" if may else f"which detect {most:.0%} at most"
     return f"and {len(left_out):,} more, {said}"
 
 
-def _draw_outcomes(axes: Axes, row: int, bar: _Bar) -> None:
-    at, shares = bar.at, bar.shares
+def _draw_outcomes(
+    axes: Axes,
+    row: int,
+    item: IndicatorRecord,
+    found: RankedVerdicts,
+    shares: Mapping[str, float],
+    chance: float | None,
+) -> None:
     start = -shares["false"]
-    for name, (_, look) in _OUTCOMES.items():
+    for name, look in _LOOKS.items():
         axes.barh(row, shares[name], left=start, height=0.72, linewidth=0, zorder=3, **look)
         start += shares[name]
     axes.plot([0, 0], [row - 0.5, row + 0.5], color=INK, linewidth=0.9, zorder=4)
     small: Any = {"fontsize": 6.3, "va": "center_baseline", "color": "#4A4A4A", "zorder": 5}
-    if at.answer == "ABSTAIN":
+    if follow(found.point(item), "answer") == "ABSTAIN":
         axes.text(1.2, row, "abstains: too few calibration runs", **small)
         return
     cut = float(axes.get_xlim()[0])
     if shares["false"] > -cut:
         axes.text(cut + 0.8, row, f"‹ {shares['false']:.0f}", **{**small, "color": _WHITE})
     # Why it may not, where there is room for it.
-    end = shares["timely"] + shares["early"] + shares["missed"]
-    codes = reasons_of(bar.item)
-    if codes and shares["missed"] > 36 and group_of(bar.item) in MONITORS:
-        axes.text(end - 1.2, row, reason(codes[0]), ha="right", **small)
-    blind = hardest(at)
-    if blind is not None:
-        x = 100 * blind * at.n_events / (at.n_events + at.n_event_free)
+    if item.x_reasons and shares["miss"] > 36 and group_of(item) in MONITORS:
+        end = shares["timely"] + shares["early"] + shares["miss"]
+        axes.text(end - 1.2, row, reason(item.x_reasons[0]), ha="right", **small)
+    if chance is not None:
         for colour, width in ((_WHITE, 2.8), (BLACK, 1.4)):
             mark: Any = {"color": colour, "linewidth": width, "solid_capstyle": "butt"}
-            axes.plot([x, x], [row - 0.44, row + 0.44], zorder=5, **mark)
+            axes.plot([chance, chance], [row - 0.44, row + 0.44], zorder=5, **mark)
 
 
-# How early the warnings came, score by score.
+# Lead times, score by score.
 
 _GROUP_KEYS = {
     "monitor": (BLUE, "sees no test labels"),
@@ -409,7 +373,7 @@ _GROUP_KEYS = {
     "oracle": (ORANGE, "sees test labels"),
     "control": ("#8C8C8C", "control"),
 }
-_ROW, _MOST_LEADS = 0.22, 24
+_MOST_LEADS = 24
 
 
 class Leads(NamedTuple):
@@ -417,17 +381,22 @@ class Leads(NamedTuple):
 
     item: IndicatorRecord
     quantiles: Sequence[float]
-    n_warned: int
+    n_detected: int
     n_events: int
+
+    @property
+    def rate(self) -> float:
+        """The share of events that were detected."""
+        return self.n_detected / max(1, self.n_events)
 
 
 def leads_of(item: IndicatorRecord, target: float, budget: float | None) -> Leads | None:
-    """By runs at a budget; by windows at a target without one. None if nothing was warned of."""
+    """By runs at a budget; by windows at a target without one. None if nothing was detected."""
     if budget is not None and item.x_first_alarm is not None:
         at = item.x_first_alarm.at(budget)
         found = (at.lead_q05, at.lead_q25, at.lead_median, at.lead_q75, at.lead_q95)
         known = [lead for lead in found if lead is not None]
-        return Leads(item, known, at.n_warned, at.n_events) if len(known) == 5 else None
+        return Leads(item, known, at.n_detected, at.n_events) if len(known) == 5 else None
     point = item.point(target)
     if point is None or not point.x_lead_times:
         return None
@@ -439,45 +408,41 @@ def leads_of(item: IndicatorRecord, target: float, budget: float | None) -> Lead
 def lead_times(
     leads: Sequence[Leads], *, horizon: int, lead_time_target: float, budget: str
 ) -> Figure:
-    """One row per score: where the middle half and nine in ten of its warnings lie, and the median.
+    """One row per score: where the middle half and nine in ten of its lead times lie, the median.
 
-    At most 24 scores are drawn, those that warn of most events, in the order given.
+    At most 24 scores are drawn, those that detect most events, in the order given.
 
     Args:
         leads: of each score, rows from the top down.
-        horizon: how early a warning is in time, in steps.
-        lead_time_target: the least lead that is asked for, in steps.
+        horizon: how early a detection is timely, in steps.
+        lead_time_target: the least lead time that is asked for, in steps.
         budget: what alarms may cost, in words.
     """
-    most = sorted(leads, key=lambda one: -one.n_warned / max(1, one.n_events))[:_MOST_LEADS]
-    shown = [one for one in leads if one in most]
-    head, foot, left, right, width = 0.62, 0.5, 1.95, 1.25, 7.2
-    height = head + foot + _ROW * max(1, len(shown))
-    figure = style.NotebookFigure(figsize=(width, height))
-    across, tall = (width - left - right) / width, (height - head - foot) / height
-    axes = figure.add_axes((left / width, foot / height, across, tall))
-    beside = axes.get_yaxis_transform()
-    for row, one in enumerate(shown):
+    most = sorted(leads, key=lambda one: -one.rate)[:_MOST_LEADS]
+    shown = {one.item.name: one for one in leads if one in most}
+    more = len(leads) - len(shown)
+    figure = style.new_figure(7.2, 1.2 + _ROW * (1 + max(1, len(shown))))
+    axes = figure.subplots()
+    lines = [f"{more} more in the tables" if more else "", *(one.item for one in shown.values())]
+    rows = _lay_rows(axes, lines)
+    _beside(axes, 1.02, 0, f"detected, {budget}")
+    for row, item in rows:
+        one, colour = shown[item.name], _GROUP_KEYS[group_of(item)][0]
         q05, q25, median, q75, q95 = one.quantiles
-        colour = _GROUP_KEYS[group_of(one.item)][0]
-        if row % 2 == 0:
+        if row % 2:
             axes.axhspan(row - 0.5, row + 0.5, color=FAINT, linewidth=0, zorder=0)
-        axes.plot([q05, q95], [row, row], color=colour, linewidth=1.2, zorder=2)
-        _bar(axes, (q25, q75), row, colour, 5.5, zorder=3)
+        look: Any = {"color": colour, "solid_capstyle": "butt"}
+        axes.plot([q05, q95], [row, row], linewidth=1.2, zorder=2, **look)
+        axes.plot([q25, q75], [row, row], linewidth=5.5, zorder=3, **look)
         axes.plot([median], [row], "|", color=INK, markersize=9, markeredgewidth=2, zorder=4)
-        text = partial(axes.text, y=row, transform=beside, va="center_baseline", fontsize=7)
-        text(-0.015, s=shorten(shown_name(one.item), 27), ha="right")
-        text(1.02, s=f"{one.n_warned / max(1, one.n_events):.0%}", weight="bold")
-        text(1.13, s=f"{one.n_warned:,} of {one.n_events:,}", color=MUTED)
-    axes.set_ylim(max(1, len(shown)) - 0.5, -0.5)
-    furthest = max([float(horizon), *(one.quantiles[-1] for one in shown)])
+        _beside(axes, 1.02, row, f"{one.rate:.0%}", weight="bold", color=INK)
+        _beside(axes, 1.1, row, f"{one.n_detected:,} of {one.n_events:,}")
+    furthest = max([float(horizon), *(one.quantiles[-1] for one in shown.values())])
     axes.set_xlim(1.03 * furthest, 0)
-    axes.spines["left"].set_visible(False)
-    axes.set_yticks([])
     axes.axvline(lead_time_target, color=GREEN, linewidth=1.1, linestyle=style.LONG_DASHED)
     axes.axvline(horizon, color=MUTED, linewidth=0.9, linestyle=(0, (1, 1.4)))
     style.step_axis(axes, "lead time: steps from the first alarm to t*")
-    present = {group_of(one.item) for one in shown}
+    present = {group_of(item) for _, item in rows}
     handles: list[Artist] = [
         Patch(color=colour, label=words)
         for group, (colour, words) in _GROUP_KEYS.items()
@@ -488,216 +453,111 @@ def lead_times(
         line_key("median", color=INK, **tick),
         line_key("middle half", color=MUTED, linewidth=5),
         line_key("nine in ten", color=MUTED, linewidth=1.2),
-        line_key("least median lead", color=GREEN, linestyle=style.LONG_DASHED),
+        line_key("minimum median lead time", color=GREEN, linestyle=style.LONG_DASHED),
         line_key("horizon", color=MUTED, linestyle=(0, (1, 1.4))),
     ]
-    place: Any = {"loc": "upper left", "bbox_to_anchor": (0.0, 1.0)}
-    figure.legend(
-        handles=handles, ncols=8, columnspacing=1.0, handlelength=1.4, fontsize=7, **place
-    )
-    above = f"events warned of,\n{budget}"
-    axes.text(1.02, 1, above, color=MUTED, transform=axes.transAxes, va="bottom", fontsize=6.6)
-    if len(leads) > len(shown):
-        more = f"{len(leads) - len(shown)} more in the tables"
-        axes.text(0, 1, more, color=MUTED, transform=axes.transAxes, va="bottom", fontsize=6.6)
+    figure.legend(handles=handles, loc="outside lower center", ncols=5, fontsize=7)
     return figure
 
 
-# The one-page answer: which scores may raise an alarm, at what cost, and why the rest may not.
+# The one-page answer: the label of every score, and the gates of both units that decide it.
 
-_WIDTH, _ROW_HEIGHT, _HEAD, _FOOT = 9.8, 0.235, 1.18, 0.5
-# Left edges and widths in inches: names, label, false alarms, coverage, lead, p, why.
-_NAME, _LABEL, _FPR, _COVERAGE, _LEAD, _P, _WHY = 0.14, 1.96, 3.5, 5.2, 7.66, 7.84, 8.28
-_LABEL_WIDTH, _FPR_WIDTH, _COVERAGE_WIDTH = 1.42, 1.55, 2.0
-
-_NULL_MARKERS = ((">", 3.8), ("D", 3.6), ("s", 3.6), ("^", 3.8))
-"""Of the chance nulls in their order, each with its size in the legend."""
+_GATES = {
+    "floor": "floor",
+    "budget": "false\nalarms",
+    "detection": "detection",
+    "chance": "by\nchance",
+    "lead": "lead",
+    "stability": "flips",
+}
+_STATES = {"met": ("#DCEAF5", INK), "straddles": ("#BDBDBD", INK), "missed": (VERMILION, _WHITE)}
+"""The colour of a gate and its ink: the worse, the darker, in grayscale too."""
 
 
 @style.house_style()
-def label_summary(
-    found: RankedVerdicts,
-    *,
-    subtitle: str,
-    cap: float,
-    coverage_min: float,
-    horizon: float = math.inf,
-) -> Figure:
-    """Label, false alarms against their budget, and coverage against chance, for every score.
+def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
+    """Every score with its label, and each gate with what was measured, coloured by its state.
 
-    The primary target rate is drawn as a line, and counts as met up to `cap`; `coverage_min` is the
-    least coverage that is asked for; leads are known up to `horizon`. The figure is
-    9.8 inches wide, and as tall as it takes.
+    First by runs, where first alarms were judged; then by windows. Of several gates of a kind the
+    worst is shown. The figure is as tall as it takes.
     """
-    groups = {heading: found.group(name) for name, heading in GROUPS.items()}
-    count = sum(len(members) + 1 for members in groups.values() if members)
-    height = _HEAD + count * _ROW_HEIGHT + _FOOT
-    figure = style.NotebookFigure(figsize=(_WIDTH, height))
-    page = figure.add_axes((0, 0, 1, 1), xlim=(0, _WIDTH), ylim=(0, height))
-    page.set_axis_off()
-    _header(page, height, found.title, subtitle, found.target)
-    panels = [
-        figure.add_axes(
-            (left / _WIDTH, _FOOT / height, width / _WIDTH, count * _ROW_HEIGHT / height),
-            ylim=(count, 0),
-            facecolor="none",
-        )
-        for left, width in ((_FPR, _FPR_WIDTH), (_COVERAGE, _COVERAGE_WIDTH))
+    lines = [
+        line
+        for name, heading in GROUPS.items()
+        if found.group(name)
+        for line in (heading, *found.group(name))
     ]
-    for axes in panels:
-        axes.spines["left"].set_visible(False)
-        axes.set_yticks([])
-        axes.tick_params(labelsize=6.8, length=2.5, pad=2)
-    rates, shares = panels
-    rates.set(xscale="log", xlim=(_LOWEST / 1.35, 1.3))
-    rates.minorticks_off()
-    ticks = [found.target, *(tick for tick in (0.2, 1.0) if tick > 2 * found.target)]
-    names = [f"≤{rate_text(_LOWEST)}", *(rate_text(tick) for tick in ticks)]
-    rates.set_xticks([_LOWEST, *ticks], names)
-    rates.axvspan(_LOWEST / 2, cap, color=_KEPT, linewidth=0, zorder=1)
-    rates.axvline(found.target, color=INK, linewidth=0.9, zorder=1.5)
-    shares.set_xlim(-0.02, 1.02)
-    shares.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25%", "50%", "75%", "100%"])
-    for tick in (0.25, 0.5, 0.75):
-        shares.axvline(tick, color=RULE, linewidth=0.5, zorder=1)
-    shares.axvline(coverage_min, color=INK, linewidth=0.9, linestyle=style.DASHED, zorder=1.5)
-    line = 0
-    for heading, members in groups.items():
-        if not members:
-            continue
-        # The reference lines of the panels must not run through a heading.
-        for axes in panels:
-            axes.axhspan(line, line + 1, color=_WHITE, linewidth=0, zorder=2)
-        y = _baseline(height, line) - 0.02
-        page.text(_NAME, y, heading, fontsize=8, weight="bold", va="center")
-        for index, item in enumerate(members):
-            line += 1
-            _text(page, _baseline(height, line), item, found.target, horizon, index % 2 == 0)
-            _draw_false_alarms(rates, line + 0.5, item, found.target, cap)
-            _draw_coverage(shares, line + 0.5, item.point(found.target))
-        line += 1
-    place: Any = {"loc": "lower left", "bbox_to_anchor": (0.006, 0.0), "fontsize": 6.8}
-    figure.legend(handles=_summary_keys(), ncols=7, columnspacing=1.1, handletextpad=0.5, **place)
+    units = {"runs": f"by runs, budget {in_words(found.budget or 0)}"} if found.budget else {}
+    units["windows"] = f"by windows, target {rate_text(found.target)}"
+    ratios = [1.5, *(5 if unit == "runs" else 6 for unit in units)]
+    figure = style.new_figure(2.6 + 0.78 * sum(ratios), 1.5 + _ROW * max(1, len(lines)))
+    labels, *panels = figure.subplots(
+        1, len(ratios), sharey=True, squeeze=False, width_ratios=ratios
+    )[0]
+    rows = _lay_rows(labels, lines)
+    labels.set_xticks([])
+    labels.spines["bottom"].set_visible(False)
+    for row, item in rows:
+        colour, ink = style.LABEL_COLOURS[item.label], style.LABEL_INKS.get(item.label, INK)
+        look: Any = {"color": ink, "fontsize": 5.6, "weight": "bold", "ha": "center"}
+        box: Any = {"facecolor": colour, "linewidth": 0, "boxstyle": "round,pad=0.25"}
+        _beside(labels, 0.5, row, item.label.replace("_", " "), bbox=box, **look)
+        if item.x_reasons:
+            _beside(panels[-1], 1.01, row, reason(item.x_reasons[0]), fontsize=6.8)
+    for axes, (unit, title) in zip(panels, units.items(), strict=True):
+        _draw_gates(axes, rows, unit, found)
+        axes.set_title(title, fontsize=8)
+    _named(figure, labels, found.title, "")
+    figure.supxlabel(textwrap.fill(subtitle, 130), fontsize=6.8, color=MUTED)
+    keys = [Patch(color=colour, label=state) for state, (colour, _) in _STATES.items()]
+    figure.legend(handles=keys, loc="outside lower right", ncols=3, fontsize=7)
     return figure
 
 
-def _baseline(height: float, line: int) -> float:
-    """The middle of a row, in inches from the bottom."""
-    return height - _HEAD - (line + 0.5) * _ROW_HEIGHT
-
-
-def _header(page: Axes, height: float, title: str, subtitle: str, target: float) -> None:
-    said = shorten(title, 120)
-    size = min(12.5, (_WIDTH - 0.3) * 72 / (0.63 * len(said)))
-    page.text(_NAME, height - 0.2, said, fontsize=size, weight="bold", va="center")
-    page.text(_NAME, height - 0.46, shorten(subtitle, 150), fontsize=7.8, color=MUTED, va="center")
-    y = height - _HEAD + 0.26
-    for x, text, where in (
-        (_NAME, "score", "left"),
-        (_LABEL, "label", "left"),
-        (_FPR, f"false alarm rate,\nbudget {rate_text(target)}", "left"),
-        (_COVERAGE, "share of events warned of,\nagainst chance at the same cost", "left"),
-        (_LEAD, "median lead,\nsteps", "right"),
-        (_P + 0.32, "p", "right"),
-        (_WHY, "what speaks against it", "left"),
-    ):
-        page.text(x, y, text, fontsize=7.3, color=MUTED, ha=where, va="center", linespacing=1.15)
-    page.plot([_NAME, _WIDTH - 0.14], [height - _HEAD + 0.06] * 2, color=INK, linewidth=0.9)
-
-
-def _draw_false_alarms(
-    axes: Axes, y: float, item: IndicatorRecord, target: float, cap: float
+def _draw_gates(
+    axes: Axes, rows: Sequence[tuple[int, IndicatorRecord]], unit: str, found: RankedVerdicts
 ) -> None:
-    row, least = item.achieved(target), _floor(item)
-    beside: Any = {"va": "center_baseline", "fontsize": 6.3, "zorder": 5}
-    if least is not None:
-        floor = max(least, _LOWEST)
-        axes.plot([floor, 1.3], [y, y], color=VERMILION, lw=1.1, ls=(0, (2, 1)), zorder=3)
-        axes.plot([floor], [y], "|", color=VERMILION, markersize=8, markeredgewidth=1.8, zorder=4)
-        text, look = f"floor {rate_text(round(least, 2))}", beside | {"path_effects": style.HALO}
-        note(axes, text, (floor, y), (-4, 0), ha="right", color=VERMILION, **look)
-    if row is None or not _answers(row):
-        axes.plot([_LOWEST], [y], "x", color=INK, markersize=4, markeredgewidth=1.1, zorder=4)
-        if least is None:
-            note(axes, "no alarm", (_LOWEST, y), (5, 0), color=MUTED, **beside)
-        return
-    _bar(axes, np.maximum(ends(row.x_interval), _LOWEST), y, BLUE, 1.8, alpha=0.45, zorder=3)
-    face = _WHITE if (row.achieved or 0.0) > cap else BLUE
-    dot: Any = {"markersize": 4.6, "markerfacecolor": face, "markeredgewidth": 1.1, "zorder": 4}
-    axes.plot([max(row.achieved or 0.0, _LOWEST)], [y], "o", color=BLUE, **dot)
+    """The gates of one unit: a column each, with what was measured."""
+    names = [name for name in _GATES if unit == "windows" or name != "floor"]
+    axes.set_xlim(0, len(names))
+    axes.set_xticks(np.arange(len(names)) + 0.5, [_GATES[name] for name in names], fontsize=6.8)
+    axes.tick_params(axis="both", length=0, labelbottom=False, labeltop=True, labelleft=False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_visible(False)
+    for row, item in rows:
+        texts, order = _measured(item, unit, found), list(_STATES)
+        states: dict[str, str] = {}
+        for gate in item.x_gates:
+            if gate.unit == unit:
+                states[gate.gate] = max(states.get(gate.gate, "met"), gate.state, key=order.index)
+        for column, name in enumerate(names):
+            colour, ink = _STATES.get(states.get(name, ""), (_WHITE, MUTED))
+            axes.barh(row, 0.94, left=column + 0.03, height=0.84, color=colour, linewidth=0)
+            look: Any = {"ha": "center", "va": "center_baseline", "fontsize": 6.8, "color": ink}
+            axes.text(column + 0.5, row, texts[name], **look)
 
 
-def _draw_coverage(axes: Axes, y: float, point: OperatingPointRecord | None) -> None:
-    if point is None or point.coverage is None:
-        return
-    chance = point.by_chance
-    if chance is not None:
-        gain = point.coverage > chance
-        colour, thick, alpha = (BLUE, 3.4, 0.35) if gain else ("#9A9A9A", 1.6, 0.8)
-        _bar(axes, (chance, point.coverage), y, colour, thick, alpha=alpha, zorder=2.5)
-    hollow: Any = {"color": MUTED, "markersize": 3.6, "markeredgewidth": 0.9, "zorder": 3}
-    for name, (marker, _) in zip(NULLS, cycle(_NULL_MARKERS), strict=False):
-        if name in point.nulls:
-            at = [point.nulls[name].mean_coverage]
-            axes.plot(at, [y], marker, markerfacecolor=_WHITE, **hollow)
-    axes.plot(ends(point.x_coverage_interval), [y, y], color=INK, linewidth=0.9, zorder=3.5)
-    edge: Any = {"markeredgecolor": INK, "markeredgewidth": 0.5, "clip_on": False, "zorder": 4}
-    axes.plot([point.coverage], [y], "o", color=BLUE, markersize=5, **edge)
-
-
-def _bar(axes: Axes, x: Any, y: float, colour: str, width: float, **look: Any) -> None:
-    """A thick line from one value to another; nothing where they are NaN."""
-    axes.plot(x, [y, y], color=colour, linewidth=width, solid_capstyle="butt", **look)
-
-
-def _summary_keys() -> list[Artist]:
-    hollow: Any = {"linestyle": "", "markerfacecolor": _WHITE}
-    nulls = zip(NULLS.values(), cycle(_NULL_MARKERS), strict=False)
-    return [
-        line_key("measured, 95% interval", color=BLUE, marker="o", markersize=4.6, linewidth=1.8),
-        line_key("above budget", color=BLUE, marker="o", markersize=4.6, **hollow),
-        line_key("no alarm", color=INK, marker="x", markersize=4, linestyle=""),
-        *(
-            line_key(f"chance: {null.label}", color=MUTED, marker=mark, markersize=size, **hollow)
-            for null, (mark, size) in nulls
-        ),
-        line_key("budget", color=INK, linewidth=0.9),
-        line_key("least coverage", color=INK, linewidth=0.9, linestyle=style.DASHED),
-    ]
-
-
-def _text(
-    page: Axes, y: float, item: IndicatorRecord, target: float, horizon: float, shade: bool
-) -> None:
-    if shade:
-        low, high = y - _ROW_HEIGHT / 2, y + _ROW_HEIGHT / 2
-        across: Any = {"xmin": _NAME / _WIDTH, "xmax": 1 - 0.14 / _WIDTH}
-        page.axhspan(low, high, color=FAINT, linewidth=0, zorder=0, **across)
-    page.text(_NAME + 0.08, y, shorten(shown_name(item), 27), fontsize=7.4, va="center_baseline")
-    corner, size = (_LABEL + 0.04, y - 0.075), (_LABEL_WIDTH - 0.08, 0.15)
-    box: Any = {"linewidth": 0, "boxstyle": "round,pad=0,rounding_size=0.05"}
-    colour, ink = style.LABEL_COLOURS[item.label], style.LABEL_INKS.get(item.label, INK)
-    page.add_patch(FancyBboxPatch(corner, *size, facecolor=colour, **box))
-    middle: Any = {"ha": "center", "va": "center_baseline", "fontsize": 6.2, "weight": "bold"}
-    label = item.label.replace("_", " ")
-    page.text(_LABEL + _LABEL_WIDTH / 2, y - 0.005, label, color=ink, **middle)
-    right: Any = {"fontsize": 7.2, "ha": "right", "va": "center_baseline"}
-    lead = follow(item.point(target), "lead_time_median")
-    # An alarm that had been on for longer counts as the horizon.
-    capped = "≥" * (lead is not None and lead >= horizon)
-    page.text(_LEAD, y, capped + steps(lead), **right)
-    page.text(_P + 0.32, y, _p_text(shown_p(item, target)), **right)
-    if item.x_reasons and item.label != "SUPPORTED_FOR_ALARM":
-        why = shorten(reason(item.x_reasons[0]), 25)
-        page.text(_WHY, y, why, fontsize=6.8, color=MUTED, va="center_baseline")
-
-
-def _p_text(value: float | None) -> str:
-    if value is None:
-        return "–"
-    if value < 0.001:
-        return "<.001"
-    return f"{value:.3f}"[1:] if value < 0.0995 else f"{value:.2f}".removeprefix("0")
+def _measured(item: IndicatorRecord, unit: str, found: RankedVerdicts) -> dict[str, str]:
+    """What was measured for each gate of a unit."""
+    first, point = item.x_first_alarm, item.point(found.target)
+    at = found.point(item)
+    if unit == "runs":
+        return {
+            "budget": percent(follow(at, "false_alarm_rate")),
+            "detection": percent(follow(at, "detection_rate")),
+            "chance": percent(follow(at, "chance")),
+            "lead": steps(follow(at, "lead_median")),
+            "stability": percent(follow(first, "robustness.label_flip_rate")),
+        }
+    floor = _floor(item)
+    return {
+        "floor": "none" if floor is None else number(floor),
+        "budget": number(follow(item.achieved(found.target), "achieved")),
+        "detection": percent(follow(point, "coverage")),
+        "chance": percent(follow(point, "chance")),
+        "lead": steps(follow(point, "lead_time_median")),
+        "stability": percent(item.layer_D.label_flip_rate),
+    }
 
 
 # Every figure of an evaluation, by the names in `FIGURES` of the report.
@@ -712,24 +572,19 @@ def draw(results: Results) -> dict[str, Figure]:
     if design is None or not found.ranked:
         return figures
     strict, eps = results.x_protocol == "strict", design.fpr_eps
-    windows = answer(results, by_windows=True)
     if found.budget is not None:
         figures["first"] = first_alarm(found, subtitle=subtitle(results))
     if fixed is not None:
-        cap = pass_line(found.target, eps) if strict else found.target + eps
-        about, least = subtitle(results), fixed.coverage_min
-        figures["summary"] = label_summary(
-            windows, subtitle=about, cap=cap, coverage_min=least, horizon=design.horizon
-        )
+        figures["summary"] = label_summary(found, subtitle=subtitle(results))
     if design.fpr_targets:
         same = follow(results, "x_calibration.method") == "in_sample"
         on = "the runs calibrated on" if same else RUNS[found.locked]
-        figures["fpr"] = fpr_control(windows.ranked, eps=eps, cap=strict, measured_on=on)
+        figures["fpr"] = fpr_control(found.ranked, eps=eps, cap=strict, measured_on=on)
     every = [leads_of(item, found.target, found.budget) for item in found.ranked]
     leads = [one for one in every if one is not None]
     if leads:
         least = design.lead_target if fixed is None else fixed.lead_least
-        at = f"{windows.target:g} of windows" if found.budget is None else in_words(found.budget)
+        at = f"{found.target:g} of windows" if found.budget is None else in_words(found.budget)
         figures["leads"] = lead_times(
             leads, horizon=design.horizon, lead_time_target=least, budget=f"budget {at}"
         )
@@ -787,11 +642,11 @@ def draw_with_runs(found: Evaluation | Reproduction) -> dict[str, Figure]:
     return drawn
 
 
-_TOLD = ("label-using", RULE_KIND, BLIND_ALARM)
+_TOLD = ("label-using", RULE_KIND, BASELINE)
 
 
 def _missed(found: Evaluation) -> Figure | None:
-    """Events without a warning, of the best score by runs that an operator may use."""
+    """Missed events, of the best score by runs that an operator may use."""
     best = (item for item in answer(found.results).ranked if kind_of(item) not in _TOLD)
     item = next((item for item in best if item.x_first_alarm is not None), None)
     if (

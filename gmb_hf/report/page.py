@@ -12,7 +12,7 @@ import base64
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,60 +21,55 @@ from markupsafe import Markup
 from gmb_hf._version import __version__
 from gmb_hf.base.documents import plain_data
 from gmb_hf.base.errors import InputError
-from gmb_hf.base.escape import number, one_line, percent
+from gmb_hf.base.escape import one_line, percent, steps
 from gmb_hf.base.files import write_text
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import Line, Table, follow
 from gmb_hf.benchmark.compat import settings_of
 from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord, FirstAlarmRecord
+from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.sections import EventRecord
 from gmb_hf.benchmark.validation import definition_of_done
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.core.nulls import NULLS
+from gmb_hf.core.nulls import NULLS, labels_of
 from gmb_hf.core.thresholds import in_words
 from gmb_hf.design.design import Design
 from gmb_hf.report.answer import (
-    BLIND_ALARM,
+    BASELINE,
     COMBINATION,
     GROUPS,
     KINDS,
+    OUTCOMES,
     RankedVerdicts,
     answer,
     boundary_sentences,
     calibration_sentence,
     ends,
     events_sentence,
-    hardest,
     kind_of,
-    label_of,
+    outcome_counts,
+    outcome_shares,
     provenance,
     reason,
-    reasons_of,
-    sentence_of,
     shown_name,
-    shown_p,
     subtitle,
 )
 from gmb_hf.report.sheet import asset, template
-from gmb_hf.report.tables import budget_table, run_budget_table, runs_table, verdict_table
+from gmb_hf.report.tables import budget_tables, score_columns, score_rows
 
 SCRIPTS = ("table.js", "score.js")
 """Sorting and filtering of a table, and the charts of a score: what other pages use, too."""
 _UNDECLARED = "undeclared"
 CLASSES = {**KINDS, _UNDECLARED: GROUPS["undeclared"]}
-_MOST = {"label-free": 14, "undeclared": 14, "label-using": 4, "blind alarm": 4}
-_BLIND_NAMES = {
-    "memoryless": "a constant chance per checkpoint",
-    "risk_set": "another run still at risk",
-    **RIVALS,
-}
+_MOST = {"label-free": 14, _UNDECLARED: 14, "label-using": 4, BASELINE: 4}
 
 
-def blind_name(name: str) -> str:
-    """What a blind alarm or control is called."""
-    return _BLIND_NAMES.get(name, name.replace("_", " "))
+def baseline_name(name: str) -> str:
+    """What a chance baseline or a control is called."""
+    null = NULLS.get(name)
+    return RIVALS.get(name, name.replace("_", " ")) if null is None else null.label
 
 
 def write_page(results: Results, path: str | Path, **said: Any) -> Path:
@@ -137,7 +132,6 @@ def render_page(
         next_command: what to type next.
     """
     found, design = answer(results), results.design  # which is parsed anew at each call
-    windows = answer(results, by_windows=True)
     runs, rows = _runs(results.event), _rows(found)
     done = definition_of_done(results, folder)
     script = "".join(map(asset, SCRIPTS)) + asset("page.js")
@@ -156,29 +150,44 @@ def render_page(
         data=Markup(embedded(data)),
         results=results,
         answer=found,
-        windows=windows if windows.beside else None,
+        reading=reading(results, found),
         subtitle=subtitle(results),
         note=note,
         next_command=next_command,
         lacking=[*_lacking(results, design), *_unsound(found, scores)],
         facts=list(_facts(results, found)),
         bars=_bars(found),
-        columns=_columns(found),
+        columns=_heads(found),
         classes=[
             (name, heading, own)
             for name, heading in CLASSES.items()
             if (own := [row for row in rows if row.kind == name])
         ],
-        labels=list(dict.fromkeys(map(found.label, found.ranked))),
+        labels=list(dict.fromkeys(item.label for item in found.ranked)),
         boundary=boundary_sentences(results),
         events=events_sentence(results),
         calibration=calibration_sentence(results),
-        budgets=[_texts(table) for table in (budget_table(results), run_budget_table(results))],
+        budgets=[_texts(table) for table in budget_tables(results)],
         done=done,
         accepted=all(check.passed for check in done),
         provenance=list(provenance(results)),
         version=__version__,
     )
+
+
+def reading(results: Results, found: RankedVerdicts) -> list[tuple[str, str]]:
+    """How to read a report: terms and what they mean, as every form of it says them."""
+    design = results.design or settings_of(results)
+    text = template("reading.j2").render(
+        answer=found,
+        horizon="declared" if design is None else steps(design.horizon),
+        protocol=results.x_protocol,
+        by_runs=labels_of("runs").values(),
+        by_windows=labels_of("windows").values(),
+        controls=[RIVALS[item.name] for item in results.indicators if item.name in RIVALS],
+    )
+    parted = (line.partition(": ") for line in text.splitlines() if line.strip())
+    return [(term, meaning) for term, _, meaning in parted]
 
 
 def embedded(data: Any) -> str:
@@ -217,8 +226,10 @@ def _lacking(results: Results, design: Design | None) -> Iterator[str]:
         yield "The design (x_prereg)."
     if source is None:
         yield "The environment and the fingerprints (x_provenance)."
-    if items and all(not item.x_sentence and not sentence_of(item) for item in items):
+    if items and not any(item.x_sentence for item in items):
         yield "The verdicts in a sentence (x_sentence)."
+    if items and not any(item.x_gates for item in items):
+        yield "The gates by which the labels were reached (x_gates)."
 
 
 def _unsound(found: RankedVerdicts, scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -259,8 +270,8 @@ class _Bar(NamedTuple):
     name: str
     may: bool
     parts: list[tuple[str, float, float]]  # outcome, where it begins, how wide it is
-    blind: float | None
-    warned: str
+    chance: float | None
+    detected: str
     by_chance: str
     said: str
 
@@ -272,71 +283,41 @@ class _Bars(NamedTuple):
     zero: float
     budget: float | None
     outcomes: list[tuple[str, str]]
-    blind: str  # what the black marks are
-    marked: bool  # whether there are any
+    marked: bool  # whether chance is marked anywhere
     groups: list[tuple[str, list[_Bar], list[_Bar]]]
 
 
-OUTCOMES = {
-    "false": "falsely alarmed",
-    "timely": "warned in time",
-    "early": "warned early",
-    "missed": "missed",
-    "quiet": "no event, quiet",
-}
-
-
-def outcome_counts(at: FirstAlarmPointRecord) -> dict[str, int]:
-    """How many runs had each of `OUTCOMES`."""
-    return {
-        "false": at.n_false_before_event + at.n_event_free_false,
-        "timely": at.n_timely,
-        "early": at.n_early,
-        "missed": at.n_missed,
-        "quiet": at.n_event_free - at.n_event_free_false,
-    }
-
-
 def _bars(found: RankedVerdicts) -> _Bars:
-    """The first figure: by runs five outcomes; by windows the share of events warned of."""
-    shares: dict[str, dict[str, float]] = {}
+    """The first figure: by runs five outcomes; by windows the share of covered events."""
+    shares: dict[str, tuple[dict[str, float], float | None]] = {}
     for item in found.ranked:
-        at = _point(item, found)
-        coverage = follow(item.point(found.target), "coverage")
+        at, detection = found.point(item), found.detection(item)
         if at is not None:
-            counts = outcome_counts(at)
-            total = max(1, sum(counts.values()))
-            shares[item.name] = {name: 100 * n / total for name, n in counts.items()}
-        elif found.budget is None and coverage is not None:
-            shares[item.name] = {"timely": 100 * coverage, "missed": 100 - 100 * coverage}
+            shares[item.name] = outcome_shares(at)
+        elif detection.rate is not None:
+            own = {"timely": 100 * detection.rate, "miss": 100 - 100 * detection.rate}
+            chance = detection.chance
+            shares[item.name] = own, None if chance is None else 100 * chance
+    words = OUTCOMES if found.budget is not None else {"timely": "covered", "miss": "miss"}
     budget = None if found.budget is None else 100 * found.budget
-    falsely = max((one.get("false", 0.0) for one in shares.values()), default=0.0)
+    falsely = max((own.get("false", 0.0) for own, _ in shares.values()), default=0.0)
     low = 0.0 if budget is None else -min(100.0, max(10.0, 1.5 * budget, 1.08 * falsely))
     scale = 100 / (100 - low)
 
     def bar(place: int, item: IndicatorRecord) -> _Bar:
-        at, own = _point(item, found), shares[item.name]
+        at, (own, chance), detection = found.point(item), shares[item.name], found.detection(item)
         x, parts = -own.get("false", 0.0), []
-        for name in OUTCOMES:
+        for name in words:
             if own.get(name):
                 parts.append((name, scale * (x - low), scale * own[name]))
             x += own.get(name, 0.0)
-        if at is None:
-            point = item.point(found.target)
-            warned, blind = follow(point, "coverage"), follow(point, "by_chance")
-            mark = None if blind is None else 100 * blind
-        else:
-            warned, blind = at.warned, hardest(at)
-            whole = max(1, at.n_events + at.n_event_free)
-            mark = None if blind is None else 100 * blind * at.n_events / whole
         said = ", ".join(f"{words[name]} {own[name]:.0f}" for name in own if own[name])
         if at is not None and at.answer == "ABSTAIN":
             said = "abstains: no finite threshold keeps the budget"
-        mark = None if mark is None else scale * (mark - low)
-        may, texts = bool(item.x_alarm_eligible), (percent(warned), percent(blind))
-        return _Bar(place, shown_name(item), may, parts, mark, texts[0], texts[1], said)
+        mark = None if chance is None else scale * (chance - low)
+        may, texts = bool(item.x_alarm_eligible), map(percent, (detection.rate, detection.chance))
+        return _Bar(place, shown_name(item), may, parts, mark, *texts, said)
 
-    words = OUTCOMES if budget is not None else {"timely": "warned of", "missed": "missed"}
     groups = []
     for kind, heading in CLASSES.items():
         bars = [
@@ -348,16 +329,13 @@ def _bars(found: RankedVerdicts) -> _Bars:
         most = len(bars) if len(bars) <= most + 1 else most
         if bars:
             groups.append((heading, bars[:most], bars[most:]))
-    marked = any(one.blind is not None for _, *both in groups for bars in both for one in bars)
     ticks = [tick for tick in range(-100, 101, 20) if tick >= low]
-    seen = [name for name in OUTCOMES if any(one.get(name) for one in shares.values())]
     return _Bars(
         [(scale * (tick - low), abs(tick)) for tick in ticks],
         scale * -low,
         None if budget is None else scale * (-budget - low),
-        [(name, words[name]) for name in seen],
-        "by chance" if budget is None else "if blind",
-        marked,
+        [(name, words[name]) for name in words if any(own.get(name) for own, _ in shares.values())],
+        any(chance is not None for _, chance in shares.values()),
         groups,
     )
 
@@ -365,12 +343,11 @@ def _bars(found: RankedVerdicts) -> _Bars:
 # The table of all scores.
 
 
-class _Column(NamedTuple):
-    """A column: its heading, what it means, and what it is sorted by."""
+class _Head(NamedTuple):
+    """The heading of a column, and what it means."""
 
-    head: str
-    about: str
-    key: Callable[[IndicatorRecord], Any]
+    text: str
+    about: str = ""
     numeric: bool = True
 
 
@@ -393,16 +370,10 @@ class _Row(NamedTuple):
     words: str  # what the search looks at
 
 
-def _point(item: IndicatorRecord, found: RankedVerdicts) -> FirstAlarmPointRecord | None:
-    """The first alarms at the budget that decides; None where the answer is by windows."""
-    first = item.x_first_alarm
-    return None if first is None or found.budget is None else first.at(found.budget)
-
-
 def class_of(item: IndicatorRecord) -> str:
     """A key of `CLASSES`."""
     kind = kind_of(item)
-    if kind in (BLIND_ALARM, COMBINATION):
+    if kind in (BASELINE, COMBINATION):
         return kind
     # Somebody's own column may be called like an indicator, and be something else.
     if item.x_sees_test_labels is None:
@@ -410,94 +381,28 @@ def class_of(item: IndicatorRecord) -> str:
     return "label-using" if item.x_sees_test_labels else kind
 
 
-def _columns(found: RankedVerdicts) -> list[_Column]:
-    """The columns, in the order of `runs_table` or `verdict_table`, with the AUC beside them."""
-
-    def at(path: str) -> Callable[[IndicatorRecord], Any]:
-        return lambda item: follow(_point(item, found), path)
-
-    def by_windows(method: str, path: str) -> Callable[[IndicatorRecord], Any]:
-        return lambda item: follow(getattr(item, method)(found.target), path)
-
-    lead = "steps from the first alarm to t*, median over the events warned of"
-    adjusted = "probability that {} warns of as many events, adjusted over all scores".format(
-        "chance" if found.budget is None else "a blind alarm"
-    )
-    ranking = _Column(
-        "AUC",
-        "how well it ranks the windows before an event above all others",
-        lambda item: item.layer_A.auc,
-    )
-    if found.budget is None:
-        return [
-            _Column("score", "", shown_name, numeric=False),
-            _Column("label", "by windows, see below", _label_rank(found.label), numeric=False),
-            _Column(
-                "false alarms",
-                f"share of windows far before an event; target {found.target:g}",
-                by_windows("achieved", "achieved"),
-            ),
-            _Column("events warned of", "share of events", by_windows("point", "coverage")),
-            _Column(
-                "by chance",
-                f"the same by chance at equal cost: {', '.join(NULLS)}",
-                by_windows("point", "by_chance"),
-            ),
-            _Column("lead", lead, by_windows("point", "lead_time_median")),
-            _Column("p", adjusted, lambda item: shown_p(item, found.target)),
-            ranking,
-        ]
-    return [
-        _Column("score", "", shown_name, numeric=False),
-        _Column("label by runs", "the one that decides", _label_rank(label_of), numeric=False),
-        _Column("warned of", "share of events, early or in time", at("warned")),
-        _Column("in time", "share of events, within the horizon", at("timely")),
-        _Column(
-            "falsely alarmed", f"share of runs, budget {in_words(found.budget)}", at("false_share")
-        ),
-        _Column(
-            "if blind",
-            "share of events that the hardest blind alarm of the same cost warns of",
-            lambda item: None if (one := _point(item, found)) is None else hardest(one),
-        ),
-        _Column("lead", lead, at("lead_median")),
-        _Column("p", adjusted, lambda item: follow(item.x_first_alarm, "p_adjusted")),
-        ranking,
-        _Column(
-            "label by windows",
-            "the specification's, which ranks and does not decide",
-            _label_rank(lambda item: item.label),
-            numeric=False,
-        ),
-    ]
-
-
-def _label_rank(label: Callable[[IndicatorRecord], str]) -> Callable[[IndicatorRecord], str]:
-    """Labels are sorted in the order of `LABELS`, not by their letters."""
-    return lambda item: str(LABELS.index(label(item)))
+def _heads(found: RankedVerdicts) -> list[_Head]:
+    """The columns of the table of scores."""
+    about = "by the gates of both units of counting" if found.budget is not None else ""
+    numbers = (_Head(one.head, one.about) for one in score_columns(found))
+    return [_Head("score", numeric=False), _Head("label", about, numeric=False), *numbers]
 
 
 def _rows(found: RankedVerdicts) -> list[_Row]:
-    columns = _columns(found)
-    rows = []
-    for place, item in enumerate(found.ranked):
-        if found.budget is None:
-            texts = [*_texts(verdict_table([item], found.target))[1][0], number(item.layer_A.auc)]
-        elif item.x_first_alarm is None:
-            texts = [shown_name(item), *["–"] * (len(columns) - 1)]
-        else:
-            texts = _texts(runs_table([item], found.budget))[1][0]
-            texts = [*texts[:-1], number(item.layer_A.auc), texts[-1]]
-        cells = []
-        for column, text in zip(columns, texts, strict=True):
-            key = column.key(item)
-            key = "" if key is None else repr(key) if column.numeric else one_line(key).lower()
-            main, _, beside = text.partition(" [") if column.numeric else (text, "", "")
+    columns, rows = score_columns(found), []
+    for place, row in enumerate(score_rows(found, found.ranked)):
+        item, name = row.item, shown_name(row.item)
+        cells = [_Cell(name, "", one_line(name).lower())]
+        # Labels are sorted in the order of `LABELS`, not by their letters.
+        cells.append(_Cell(item.label, "", str(LABELS.index(item.label))))
+        for column in columns:
+            value, (main, _, beside) = column.value(row), column.text(row).partition(" [")
+            key = "" if value is None else repr(value)
             cells.append(_Cell(main, f"[{beside}" if beside else "", key))
-        label, why = found.label(item), map(reason, found.reasons(item))
-        words = " ".join([shown_name(item), item.family or "", label, *why])
+        words = " ".join([name, item.family or "", item.label, *map(reason, item.x_reasons)])
         may = bool(item.x_alarm_eligible)
-        rows.append(_Row(place, class_of(item), label, may, cells, one_line(words).lower()))
+        known = class_of(item), item.label, may
+        rows.append(_Row(place, *known, cells, one_line(words).lower()))
     return rows
 
 
@@ -549,7 +454,7 @@ def alarms_of(
     found: list[tuple[float | None, str]] = []
     for step, run in zip(first.alarm_steps, runs, strict=True):
         if step is None:
-            outcome = "quiet" if run.event is None else "missed"
+            outcome = "rejection" if run.event is None else "miss"
         elif run.event is None or run.event - step >= design.safe_gap:
             outcome = "false"
         else:
@@ -564,48 +469,30 @@ def _score(
     item: IndicatorRecord, design: Design | None, found: RankedVerdicts, runs: Sequence[Run]
 ) -> dict[str, Any]:
     """Everything about one score that its row does not say."""
-    first, at = item.x_first_alarm, _point(item, found)
-    point = item.point(found.target)
-    alarms = None
+    first, at, point = item.x_first_alarm, found.point(item), item.point(found.target)
+    alarms, detection = None, found.detection(item)
     if first is not None and at is not None and design is not None:
         alarms = alarms_of(first, runs, design, at)
-    blind = {}
-    if at is not None:
-        blind = {name: (one.warned, one.p_value) for name, one in at.comparisons.items()}
-    elif point is not None:
-        blind = {name: (one.mean_coverage, one.p_value) for name, one in point.nulls.items()}
     robust = item.layer_D if first is None else first.robustness
     return {
         "name": one_line(shown_name(item)) or "(no name)",
         "kind": class_of(item),
         "family": item.family and one_line(item.family),
         "may": item.x_alarm_eligible,
-        "sentence": one_line(sentence_of(item) or item.layer_D.sensitivity_notes),
-        "reasons": [one_line(reason(code)) for code in reasons_of(item)],
-        "windowsSentence": one_line(item.x_sentence) if first is not None else "",
-        "windowsReasons": [one_line(reason(code)) for code in item.x_reasons],
-        "warned": at.warned if at else follow(point, "coverage"),
-        "warnedInterval": _pair(at.warned_interval if at else follow(point, "x_coverage_interval")),
-        "budgets": [budget_data(one) for one in first.at_budget] if first else [],
-        "targets": [
-            {
-                "target": one.target,
-                "rate": one.achieved,
-                "interval": _pair(one.x_interval),
-                "threshold": one.x_threshold,
-                "abstains": one.x_answer == "ABSTAIN",
-                "state": one.x_state,
-                "coverage": follow(item.point(one.target), "coverage"),
-                "chance": follow(item.point(one.target), "by_chance"),
-                "lead": follow(item.point(one.target), "lead_time_median"),
-            }
-            for one in item.layer_B.achieved
+        "sentence": one_line(item.x_sentence or item.layer_D.sensitivity_notes),
+        "reasons": [one_line(reason(code)) for code in item.x_reasons],
+        "gates": [
+            [gate.unit, gate.gate, gate.state, one_line(gate.detail or "")] for gate in item.x_gates
         ],
+        "detected": detection.rate,
+        "detectedInterval": _pair(detection.interval),
+        "budgets": [budget_data(one) for one in first.at_budget] if first else [],
+        "targets": [_target_data(item, one) for one in item.layer_B.achieved],
         "alarms": alarms,
         "leads": [] if alarms or point is None else list(point.x_lead_times),
-        "blind": [
-            {"name": blind_name(name), "warned": warned, "p": p}
-            for name, (warned, p) in blind.items()
+        "baselines": [
+            {"name": baseline_name(name), "detected": one.detection_rate, "p": one.p_value}
+            for name, one in detection.baselines.items()
         ],
         "events": [
             {"event": one_line(one.event), **budget_data(one.at)} for one in first.other_events
@@ -619,13 +506,13 @@ def _score(
                 "passed": part.passed,
                 "sentence": one_line(part.sentence),
             }
-            for part in (first.strata if first else item.x_strata)
+            for part in item.x_strata
         ],
         "robustness": {
             "members": robust.family_size,
             "passed": robust.pass_rate,
             "flipped": robust.label_flip_rate,
-            "notes": one_line(robust.sensitivity_notes).replace("label ", "label; "),
+            "notes": one_line(robust.sensitivity_notes),
         },
         "auc": item.layer_A.auc,
         "ap": item.layer_A.ap,
@@ -633,6 +520,22 @@ def _score(
         "ties": item.diagnostics.tie_dominance,
         "comments": one_line(item.diagnostics.comments),
         "missing": [[one_line(k), one_line(why)] for k, why in item.x_null_reasons.items()],
+    }
+
+
+def _target_data(item: IndicatorRecord, at: AchievedRecord) -> dict[str, Any]:
+    """What a chart shows of one target by windows."""
+    point = item.point(at.target)
+    return {
+        "target": at.target,
+        "rate": at.achieved,
+        "interval": _pair(at.x_interval),
+        "threshold": at.x_threshold,
+        "abstains": at.x_answer == "ABSTAIN",
+        "state": at.x_state,
+        "coverage": follow(point, "coverage"),
+        "chance": follow(point, "chance"),
+        "lead": follow(point, "lead_time_median"),
     }
 
 
@@ -644,15 +547,15 @@ def budget_data(at: FirstAlarmPointRecord) -> dict[str, Any]:
         "threshold": at.threshold,
         "abstains": at.answer == "ABSTAIN",
         "state": at.state,
-        "rate": at.false_share,
-        "interval": _pair(at.false_interval),
+        "rate": at.false_alarm_rate,
+        "interval": _pair(at.false_alarm_interval),
         "falseOf": [at.n_false, at.n_runs],
         "expected": at.expected,
-        "warned": at.warned,
-        "warnedInterval": _pair(at.warned_interval),
-        "warnedOf": [at.n_warned, at.n_events],
-        "timely": at.timely,
-        "missed": at.missed,
+        "detected": at.detection_rate,
+        "detectedInterval": _pair(at.detection_interval),
+        "detectedOf": [at.n_detected, at.n_events],
+        "timely": at.timely_rate,
+        "missed": at.miss_rate,
         "leads": [at.lead_q05, at.lead_q25, at.lead_median, at.lead_q75, at.lead_q95],
     }
 

@@ -13,16 +13,12 @@ from typing import TYPE_CHECKING
 from gmb_hf.base import escape
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.files import write_text
-from gmb_hf.base.tables import follow
-from gmb_hf.benchmark import nulls
-from gmb_hf.benchmark.compat import Reproduction, settings_of
+from gmb_hf.benchmark.compat import Reproduction
 from gmb_hf.benchmark.evaluate import Evaluation
-from gmb_hf.benchmark.first_alarm import MEMORISATION
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.validation import definition_of_done
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.core.thresholds import in_words
 from gmb_hf.report.answer import (
     GROUPS,
     RankedVerdicts,
@@ -31,20 +27,18 @@ from gmb_hf.report.answer import (
     calibration_sentence,
     events_sentence,
     group_of,
-    label_of,
     provenance,
-    sentence_of,
 )
-from gmb_hf.report.page import write_page
+from gmb_hf.report.page import reading, write_page
 from gmb_hf.report.sheet import template
 from gmb_hf.report.tables import (
-    budget_table,
+    budget_tables,
     events_table,
+    gates_table,
     rules_table,
-    run_budget_table,
-    runs_table,
+    score_columns,
+    score_table,
     strata_table,
-    verdict_table,
     write_tables,
 )
 
@@ -52,7 +46,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _HEADLINE_ROWS = 8
-_EXPLAINED = ("shift", "risk_set")  # the nulls that the text of the report describes
 FIGURES = {
     "first": "first_alarm",
     "summary": "label_summary",
@@ -83,49 +76,37 @@ def render_report(
         folder: where the results file lies, for the definition of done to look into the table.
     """
     found = answer(results)
-    design, compat = results.design, settings_of(results)
-    horizon = follow(design or compat, "horizon")
     done = definition_of_done(results, folder)
     # The best scores, at least the supported ones.
-    windows = answer(results, by_windows=True)
-    best = sorted(found.subject, key=lambda item: found.label(item) != SUPPORTED)
+    best = sorted(found.subject, key=lambda item: item.label != SUPPORTED)
     headline = best[: max(len(found.supported), _HEADLINE_ROWS)]
     text = template("report.md.j2").render(
         title=f"Which scores may raise an alarm: {escape.markdown(results.meta.run_id)}",
         answer=found,
         headline=len(headline),
         verdicts=headline_tables(found, headline),
-        windows=windows if windows.beside else None,
-        budget=None if found.budget is None else in_words(found.budget),
-        memorised=any(item.name == MEMORISATION for item in results.indicators),
-        by_runs=[
-            (heading, runs_table(found.group(name), found.budget).md())
+        groups=[
+            (heading, score_table(found, found.group(name)).md())
             for name, heading in GROUPS.items()
-            if found.budget is not None and found.group(name)
+            if found.group(name)
         ],
-        run_budgets=run_budget_table(results),
         events_table=events_table(results, found.ranked),
+        gates=gates_table(found.ranked),
         note=note,
         figures={name: (figures or {}).get(name) for name in FIGURES},
         results=results,
-        horizon="declared" if horizon is None else escape.steps(horizon),
-        compat=compat is not None,
-        strict=results.x_protocol == "strict",
-        nulls=[null.label for name, null in nulls.NULLS.items() if name not in _EXPLAINED],
+        reading=reading(results, found),
+        columns=score_columns(found),
         boundary=boundary_sentences(results),
         events=events_sentence(results),
         calibration=calibration_sentence(results),
-        budgets=budget_table(results),
-        design=design,
+        budgets=budget_tables(results),
+        design=results.design,
+        strict=results.x_protocol == "strict",
         rules=rules_table(results.indicators).md(),
-        groups=[
-            (heading, verdict_table(windows.group(name), found.target).md())
-            for name, heading in GROUPS.items()
-            if windows.group(name)
-        ],
         strata=strata_table(found.ranked, found.target),
         failures=[
-            (one.name, label_of(one), sentence_of(one) or one.layer_D.sensitivity_notes)
+            (one.name, one.label, one.x_sentence or one.layer_D.sensitivity_notes)
             for one in found.ranked
             if not one.x_alarm_eligible and group_of(one) != "control"
         ],
@@ -148,19 +129,15 @@ def render_report(
 
 
 def headline_tables(found: RankedVerdicts, items: Sequence[IndicatorRecord]) -> str:
-    """The verdicts on these scores in the view of the answer, by runs or by windows, as Markdown.
+    """The verdicts on these scores, as Markdown.
 
     What may not be ranked together is in tables of its own, each under its heading.
     """
     tables = {}
     for name, heading in GROUPS.items():
         members = [item for item in found.group(name) if item in items]
-        if not members:
-            continue
-        if found.budget is None:
-            tables[heading] = verdict_table(members, found.target).md()
-        else:
-            tables[heading] = runs_table(members, found.budget).md()
+        if members:
+            tables[heading] = score_table(found, members).md()
     if len(tables) == 1:
         return "".join(tables.values())
     return "\n".join(f"*{heading}*\n\n{table}" for heading, table in tables.items())

@@ -24,7 +24,10 @@ function opened(score, page, width) {
     const verb = score.may ? "Noted" : "Why it may not raise an alarm";
     box.append(element("p", {}, `${verb}: ${score.reasons.join("; ")}.`));
   }
-  if (score.windowsSentence) box.append(element("p", { class: "dim" }, `By windows: ${score.windowsSentence}`));
+  if (score.gates.length) {
+    box.append(grid("The gates that decide the label", ["unit", "gate", "state", "what stands against it"],
+      score.gates, [0, 1, 2, 3]));
+  }
   box.append(element("div", { class: "cards" }, ...charts(score, page, width - 34)));
   box.append(...tables(score));
   box.append(element("p", { class: "dim" }, about(score)));
@@ -38,7 +41,7 @@ function opened(score, page, width) {
 // Every chart that there are numbers for, as wide as two beside each other are where there is room.
 function charts(score, page, inner) {
   const room = (inner >= 790 ? (inner - 16) / 2 : inner) - 28;
-  return [alarmChart, rateChart, leadChart, blindChart]
+  return [alarmChart, rateChart, leadChart, chanceChart]
     .map((draw) => draw(score, page, room)).filter(Boolean);
 }
 
@@ -47,7 +50,7 @@ function about(score) {
   const parts = [score.family ? `${score.kind}, of the family ${score.family}` : score.kind];
   parts.push(`AUC ${rate(score.auc)}, average precision ${rate(score.ap)}`);
   if (!missing(robust.members)) {
-    parts.push(`its label flips in ${percent(robust.flipped)} of ${count(robust.members)} small changes` +
+    parts.push(`its result flips in ${percent(robust.flipped)} of ${count(robust.members)} small changes` +
       (robust.notes ? ` (${robust.notes})` : ""));
   }
   if (!missing(score.support)) parts.push(`effective support ${precise(score.support)}, ties ${percent(score.ties)}`);
@@ -74,14 +77,14 @@ function grid(caption, heads, lines, left = []) {
 const budgetLine = (at) => [
   at.abstains ? "abstains" : precise(at.threshold),
   percent(at.rate) + between(at.interval, percent),
-  percent(at.warned) + between(at.warnedInterval, percent),
+  percent(at.detected) + between(at.detectedInterval, percent),
   percent(at.timely),
   percent(at.missed),
   count(at.leads[2]),
   missing(at.leads[1]) ? "–" : `${count(at.leads[1])} to ${count(at.leads[3])}`,
   at.state,
 ];
-const BUDGET_HEADS = ["threshold", "runs falsely alarmed", "warned of", "in time", "missed", "median lead", "middle half", "budget kept"];
+const BUDGET_HEADS = ["threshold", "false-alarm rate per run", "detection rate", "timely", "missed", "median lead time", "middle half", "budget"];
 
 function tables(score) {
   const found = [];
@@ -95,7 +98,7 @@ function tables(score) {
   }
   if (score.targets.length) {
     found.push(grid("By windows, at each target",
-      ["target", "threshold", "false alarm rate", "events warned of", "by chance", "median lead", "target met"],
+      ["target", "threshold", "false positive rate", "coverage", "chance", "median lead time", "budget"],
       score.targets.map((at) => [
         String(at.target),
         at.abstains ? "abstains" : precise(at.threshold),
@@ -157,14 +160,14 @@ function axes(svg, box, x, y, xTicks, yTicks, xLabel, yLabel, showX = count, sho
   svg.append(text((box.left + box.right) / 2, box.bottom + 31, xLabel), text(box.left - 40, 12, yLabel, "start"));
 }
 
-const OUTCOMES = { false: "false", early: "early", timely: "in time", missed: "missed", quiet: "quiet" };
+const OUTCOMES = { false: "false", early: "early", timely: "timely", miss: "missed", rejection: "correctly rejected" };
 
 function mark(outcome, x, y, title) {
   const tip = drawn("title", {}, title);
   if (outcome === "false") return drawn("path", { d: `M${x - 3} ${y - 3}l6 6m0 -6l-6 6`, class: "f", "stroke-width": 1.6 }, tip);
   if (outcome === "early") return drawn("path", { d: `M${x} ${y - 4}l4 4l-4 4l-4 -4z`, class: "e" }, tip);
   if (outcome === "timely") return drawn("circle", { cx: x, cy: y, r: 3, class: "t" }, tip);
-  if (outcome === "missed") return drawn("path", { d: `M${x} ${y - 4}v8`, class: "m", "stroke-width": 1.6 }, tip);
+  if (outcome === "miss") return drawn("path", { d: `M${x} ${y - 4}v8`, class: "m", "stroke-width": 1.6 }, tip);
   return drawn("circle", { cx: x, cy: y, r: 2.6, class: "q" }, tip);
 }
 
@@ -219,7 +222,7 @@ function alarmChart(score, page, width) {
       return [run.name, count(run.event), count(step), count(lead), OUTCOMES[outcome]];
     })));
   return card("First alarms against events, run by run", svg,
-    `${summed.join(", ")}. The line is t*; in the strip below it an alarm is in time (dot), in the next one early ` +
+    `${summed.join(", ")}. The line is t*; in the strip below it an alarm is timely (dot), in the next one early ` +
     "(diamond), lower false (cross). Strokes on top: no alarm before t*.", all);
 }
 
@@ -262,12 +265,12 @@ function rateChart(score, page, width) {
   }
   return card("Threshold against false alarms", svg,
     (byWindows.length ? "Dots: share of windows, as layer B has it." : "") +
-    (byRuns.length ? " Squares: share of runs falsely alarmed." : "") +
+    (byRuns.length ? " Squares: share of runs with a false alarm." : "") +
     " Bars: 95% intervals. Dashes: what was asked for. The axis of rates is a square root." +
     (never.length ? ` Abstains at ${never.join(", ")}.` : ""));
 }
 
-// How early the warnings came.
+// Lead times.
 function leadChart(score, page, width) {
   const byRuns = Boolean(score.alarms);
   const leads = byRuns
@@ -287,13 +290,13 @@ function leadChart(score, page, width) {
   const x = scale(0, bins.length * size, box.right, box.left); // to the right is later, as in time
   const y = scale(0, highest, box.bottom, box.top);
   axes(svg, box, x, y, ticks(0, bins.length * size, w < 420 ? 4 : 7), ticks(0, highest, 4).filter(Number.isInteger),
-    "steps ahead of t*", "events");
+    "lead time, in steps", "events");
   bins.forEach((bin, at) => {
     let base = 0;
     for (const outcome of ["timely", "early"]) {
       if (!bin[outcome]) continue;
       const left = x((at + 1) * size) + 0.5;
-      const words = `${bin[outcome]} events warned ${count(at * size)} to ${count((at + 1) * size)} steps ahead (${OUTCOMES[outcome]})`;
+      const words = `${bin[outcome]} events detected ${count(at * size)} to ${count((at + 1) * size)} steps ahead (${OUTCOMES[outcome]})`;
       svg.append(drawn("rect", {
         x: left, y: y(base + bin[outcome]), width: Math.max(1, x(at * size) - left - 0.5),
         height: y(base) - y(base + bin[outcome]), class: outcome[0],
@@ -307,25 +310,25 @@ function leadChart(score, page, width) {
   }
   const ordered = leads.map(([lead]) => lead).sort((a, b) => a - b);
   const middle = (ordered[(ordered.length - 1) >> 1] + ordered[ordered.length >> 1]) / 2;
-  return card("Leads", svg,
-    `${leads.length} events warned of${byRuns ? "" : ", by windows"}; the median is ${count(middle)} steps ahead.` +
-    (byRuns ? " Right of the dashed horizon in time, left of it early." : ""));
+  return card("Lead times", svg,
+    `${leads.length} events ${byRuns ? "detected" : "covered"}; the median lead time is ${count(middle)} steps.` +
+    (byRuns ? " Right of the dashed horizon timely, left of it early." : ""));
 }
 
-// What the score warns of, beside alarms that know nothing of the run.
-function blindChart(score, page, width) {
-  if (!score.blind.length || missing(score.warned)) return null;
-  const lines = [{ name: "this score", warned: score.warned, interval: score.warnedInterval }, ...score.blind];
+// What the score detects, beside alarms that know nothing of the event.
+function chanceChart(score, page, width) {
+  if (!score.baselines.length || missing(score.detected)) return null;
+  const lines = [{ name: "this score", detected: score.detected, interval: score.detectedInterval }, ...score.baselines];
   const { w, svg } = canvas(width, 16 + lines.length * 42);
   const x = scale(0, 1, 4, w - 120);
   lines.forEach((one, at) => {
     const top = 8 + at * 42;
     svg.append(text(4, top + 9, one.name, "start", at ? {} : { class: "strong" }));
-    svg.append(drawn("rect", { x: 4, y: top + 14, width: Math.max(1, x(one.warned) - 4), height: 14, class: at ? "b" : "t" }));
+    svg.append(drawn("rect", { x: 4, y: top + 14, width: Math.max(1, x(one.detected) - 4), height: 14, class: at ? "b" : "t" }));
     if (one.interval) svg.append(line(x(one.interval[0]), top + 21, x(one.interval[1]), top + 21, "diagonal"));
     const p = missing(one.p) ? "" : `, p ${chance(one.p)}`;
-    svg.append(text(Math.max(x(one.warned), one.interval ? x(one.interval[1]) : 0) + 6, top + 25, percent(one.warned) + p, "start", { class: "strong" }));
+    svg.append(text(Math.max(x(one.detected), one.interval ? x(one.interval[1]) : 0) + 6, top + 25, percent(one.detected) + p, "start", { class: "strong" }));
   });
-  return card("Beside blind alarms of the same cost", svg,
-    `Share of events warned of ${page.by === "runs" ? "by the first alarm" : "by windows, beside chance"}; p, that it warns of as many by chance, is not adjusted.`);
+  return card("Beside chance baselines of the same cost", svg,
+    `Share of events ${page.by === "runs" ? "detected by the first alarm" : "covered by windows"}; p, that the baseline detects as many, is not adjusted.`);
 }

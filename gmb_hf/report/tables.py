@@ -1,5 +1,5 @@
 """The tables of an evaluation: first alarms by runs, the specification's three (section 8) by
-windows, and two of `compat`.
+windows, two of `compat`, and those of the report.
 
 In the specification's tables its columns come first and keep their names; ours follow to the right.
 """
@@ -8,29 +8,328 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from operator import methodcaller
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gmb_hf.base.escape import number, p_value, percent, steps, yes_no
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import Column, Row, Table, follow
-from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord, FirstAlarmRecord
+from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.core.nulls import NULLS
+from gmb_hf.core.nulls import labels_of
 from gmb_hf.core.thresholds import in_words, runs_needed
 from gmb_hf.design.candidates import ENSEMBLE
-from gmb_hf.report.answer import (
-    ends,
-    hardest,
-    primary_budget,
-    reason,
-    shown_name,
-    shown_p,
+from gmb_hf.report.answer import RankedVerdicts, reason, shown_name, shown_p
+
+_count = "{:,}".format
+
+
+class ScoreRow(NamedTuple):
+    """One score: by runs at one budget, by windows at one target, or both."""
+
+    item: IndicatorRecord
+    at: FirstAlarmPointRecord | None = None
+    worth: OperatingPointRecord | None = None
+    cost: AchievedRecord | None = None
+    primary: bool = True
+    event: str = ""
+
+
+# What a report, a page, a terminal and a comparison show of a score: declared once.
+
+
+@dataclass(frozen=True)
+class ScoreColumn:
+    """One number of a score, at the primary operating points.
+
+    Attributes:
+        name: of the number in JSON and comparisons, as in `Results.to_pandas` where it has it.
+        head: the heading in a report or on a page.
+        short: the heading on a terminal.
+        about: what it means, in words.
+        take: where it is in a `ScoreRow`: attributes with dots between them, or a function.
+        show: how it reads.
+        interval: where its 95% interval is, if it has one.
+        answer: where it is said that no finite threshold keeps the budget ("ABSTAIN").
+        from_width: the narrowest terminal that shows it.
+    """
+
+    name: str
+    head: str
+    short: str
+    about: str
+    take: str | Callable[[ScoreRow], Any]
+    show: Callable[[Any], str] = percent
+    interval: str = ""
+    answer: str = ""
+    from_width: int = 0
+
+    def value(self, row: ScoreRow) -> Any:
+        """The number; None where there is none."""
+        return self.take(row) if callable(self.take) else follow(row, self.take)
+
+    def abstains(self, row: ScoreRow) -> bool:
+        """Whether the score has no finite threshold here."""
+        return bool(self.answer) and follow(row, self.answer) == "ABSTAIN"
+
+    def text(self, row: ScoreRow) -> str:
+        """The number as readers see it, with its interval in brackets."""
+        if self.abstains(row):
+            return "abstains"
+        within = follow(row, self.interval) if self.interval else None
+        return estimate(self.value(row), within, self.show)
+
+    def on_terminal(self, row: ScoreRow) -> Any:
+        """The number, None as well where the score abstains."""
+        return None if self.abstains(row) else self.value(row)
+
+
+def estimate(value: float | None, within: IntervalRecord | None, show: Callable[[Any], str]) -> str:
+    """A value and its interval in brackets, if it has one."""
+    if value is None or within is None:
+        return show(value)
+    return f"{show(value)} [{show(within.low)}, {show(within.high)}]"
+
+
+def score_columns(found: RankedVerdicts) -> list[ScoreColumn]:
+    """By runs, where first alarms were judged; then by windows; then how well the score ranks."""
+    target = found.target
+    by_windows = [
+        ScoreColumn(
+            "FPR", f"false positive rate by windows, target {target:g}", "FPR",
+            "share of windows far before an event in which the score alarms",
+            "cost.achieved", number, "cost.x_interval", "cost.x_answer", from_width=92,
+        ),
+        ScoreColumn(
+            "coverage", "coverage by windows", "cover",
+            "share of events with an alarm in the horizon before t*",
+            "worth.coverage", percent, "worth.x_coverage_interval", from_width=100,
+        ),
+        ScoreColumn(
+            "chance_by_windows", "chance by windows", "by chance",
+            f"coverage of the hardest chance baseline: {', '.join(labels_of('windows').values())}",
+            "worth.chance", from_width=118,
+        ),
+        ScoreColumn(
+            "p", "p by windows", "p (windows)", "of the hardest baseline, adjusted over all scores",
+            lambda row: shown_p(row.item, target), p_value, from_width=130,
+        ),
+        ScoreColumn(
+            "AUC", "AUC", "AUC", "how well it ranks the windows before an event above all others",
+            "item.layer_A.auc", number, from_width=108,
+        ),
+    ]  # fmt: skip
+    if found.budget is None:
+        lead = ScoreColumn(
+            "lead_median", "median lead time", "lead",
+            "steps from the first alarm in the horizon to t*, median over covered events",
+            "worth.lead_time_median", steps, from_width=150,
+        )  # fmt: skip
+        alone = [*by_windows[:3], lead, *by_windows[3:]]
+        return [replace(one, from_width=max(0, one.from_width - 50)) for one in alone]
+    return [
+        ScoreColumn(
+            "detection_rate", "detection rate", "detected",
+            "share of events whose first alarm comes before t* and is not false",
+            "at.detection_rate", percent, "at.detection_interval",
+        ),
+        ScoreColumn(
+            "timely_rate", "timely detection rate", "timely",
+            "share of events detected within the horizon before t*", "at.timely_rate",
+        ),
+        ScoreColumn(
+            "false_alarm_rate", f"false-alarm rate per run, budget {in_words(found.budget)}",
+            "false", "share of runs with a false alarm",
+            "at.false_alarm_rate", percent, "at.false_alarm_interval", "at.answer",
+        ),
+        ScoreColumn(
+            "chance", "chance baseline", "chance",
+            "detection rate of the hardest chance baseline at the same cost: "
+            f"{', '.join(labels_of('runs').values())}", "at.chance",
+        ),
+        ScoreColumn(
+            "lead_median", "median lead time", "lead",
+            "steps from the first alarm to t*, median over detected events",
+            "at.lead_median", steps,
+        ),
+        ScoreColumn(
+            "p_adjusted", "p", "p",
+            "probability that chance detects as many events, adjusted over all scores",
+            lambda row: follow(row.item.x_first_alarm, "p_adjusted"), p_value,
+        ),
+        *by_windows,
+    ]  # fmt: skip
+
+
+def score_rows(found: RankedVerdicts, items: Sequence[IndicatorRecord]) -> list[ScoreRow]:
+    """Scores at the primary operating points of both units."""
+    return [
+        ScoreRow(
+            item,
+            found.point(item),
+            item.point(found.target),
+            item.achieved(found.target),
+        )
+        for item in items
+    ]
+
+
+def score_table(found: RankedVerdicts, items: Sequence[IndicatorRecord]) -> Table:
+    """Scores with their labels and numbers, by runs and by windows."""
+    columns = (
+        Column("score", take=lambda row: shown_name(row.item)),
+        Column("label", take="item.label"),
+        *(Column(one.head, str, take=one.text) for one in score_columns(found)),
+    )
+    return Table.of(score_rows(found, items), columns)
+
+
+def gates_table(items: Sequence[IndicatorRecord], *, every: bool = False) -> Table:
+    """The gates of scores in both units: all of them, or those that are not met."""
+    columns = (
+        Column("score"),
+        Column("unit"),
+        Column("gate"),
+        Column("state"),
+        Column("what stands against it", null=""),
+        Column("held-out runs to settle it", _count, null=""),
+    )
+    rows: list[Row] = [
+        (
+            shown_name(item),
+            gate.unit,
+            gate.gate,
+            gate.state,
+            gate.detail,
+            gate.runs_to_settle,
+        )
+        for item in items
+        for gate in item.x_gates
+        if every or gate.state != "met"
+    ]
+    return Table(columns, rows)
+
+
+# The tables that every evaluation leaves.
+
+_COUNTS = tuple(
+    Column(name, _count, take=f"at.{name}")
+    for name in (
+        "n_events", "n_detected", "n_timely", "n_early", "n_missed", "n_false_before_event",
+        "n_event_free", "n_event_free_false", "n_runs", "n_false",
+    )
+)  # fmt: skip
+DETECTION = (
+    Column("detection_rate", number, take="at.detection_rate"),
+    Column("detection_low", number, take="at.detection_interval.low"),
+    Column("detection_high", number, take="at.detection_interval.high"),
+    Column("timely_rate", number, take="at.timely_rate"),
 )
+FALSE_ALARMS = (
+    Column("false_alarm_rate", number, take="at.false_alarm_rate"),
+    Column("false_alarm_low", number, take="at.false_alarm_interval.low"),
+    Column("false_alarm_high", number, take="at.false_alarm_interval.high"),
+)
+"""Columns of whatever holds an outcome of first alarms as `at`."""
+
+
+def _baselines(names: Sequence[str], take: Callable[[ScoreRow], dict[str, Any]]) -> list[Column]:
+    """The detection rate of each baseline, and its p-value."""
+
+    def beside(name: str, path: str) -> Callable[[ScoreRow], Any]:
+        return lambda row: follow(take(row).get(name), path)
+
+    return [
+        column
+        for name in names
+        for column in (
+            Column(name, number, take=beside(name, "detection_rate")),
+            Column(f"p_{name}", p_value, take=beside(name, "p_value")),
+        )
+    ]
+
+
+def _outcomes() -> list[Column]:
+    return [
+        *DETECTION,
+        Column("early_rate", number, take="at.early_rate"),
+        Column("miss_rate", number, take="at.miss_rate"),
+        *FALSE_ALARMS,
+        Column("lead_median", steps, take="at.lead_median"),
+        Column("chance", number, take="at.chance"),
+        *_baselines([*labels_of("runs")], lambda row: row.at.baselines if row.at else {}),
+    ]
+
+
+def first_alarm(results: Results) -> Table:
+    """By runs: what the first alarm of every indicator is worth at every budget of runs."""
+    main = results.primary_run_budget
+    columns = (
+        Column("indicator", take="item.name"),
+        Column("budget", "{:g}".format, take="at.budget"),
+        Column("label", take="item.label"),
+        Column("alarm_eligible", yes_no, "c", take="item.x_alarm_eligible"),
+        *_outcomes(),
+        Column(
+            "p_adjusted",
+            p_value,
+            take=lambda row: row.item.x_first_alarm.p_adjusted if row.primary else None,
+        ),
+        *_baselines([*RIVALS], lambda row: row.at.controls if row.at else {}),
+        *(
+            Column(f"lead_{tail}", steps, take=f"at.lead_{tail}")
+            for tail in ("q05", "q25", "q75", "q95")
+        ),
+        Column("expected_false_alarm_rate", number, take="at.expected"),
+        Column("upper_false_alarm_rate", number, take="at.upper"),
+        Column("budget_state", take="at.state"),
+        Column("threshold", _threshold, take="at.threshold"),
+        *_COUNTS,
+        Column("group", take="item.group"),
+        Column("reasons", take=lambda row: "; ".join(map(reason, row.item.x_reasons))),
+    )
+    rows = [
+        ScoreRow(item, point, primary=point.budget == main)
+        for item in results.indicators
+        if item.x_first_alarm is not None
+        for point in item.x_first_alarm.at_budget
+    ]
+    return Table.of(rows, columns, "first_alarm", "Acting on the first alarm, by runs")
+
+
+def other_events(results: Results) -> Table:
+    """The same scores before every event of the design, at the budget that decides."""
+    columns = (
+        Column("indicator", take="item.name"),
+        Column("event", take="event"),
+        Column("primary", yes_no, "c", take="primary"),
+        *_outcomes(),
+        Column("threshold", _threshold, take="at.threshold"),
+        *_COUNTS,
+    )
+    return Table.of(
+        _before_events(results, results.indicators),
+        columns,
+        "other_events",
+        "The same scores before other events, each with thresholds of its own",
+    )
+
+
+def _before_events(results: Results, items: Sequence[IndicatorRecord]) -> Iterator[ScoreRow]:
+    """Each indicator before the primary event, then before the others; nothing without others."""
+    main = results.primary_run_budget
+    own = results.design.event_name if results.design else ""
+    for item in items:
+        first = item.x_first_alarm
+        if first is None or main is None or not first.other_events:
+            continue
+        yield ScoreRow(item, first.at(main), event=own)
+        for other in first.other_events:
+            yield ScoreRow(item, other.at, primary=False, event=other.event)
 
 
 def gate_summary(results: Results) -> Table:
@@ -42,7 +341,7 @@ def gate_summary(results: Results) -> Table:
         Column("AP", number, take="layer_A.ap"),
         Column("controllability_pass", yes_no, "c", take="layer_B.controllability_pass"),
         Column("fpr_floor", yes_no, "c", take="layer_B.fpr_floor_detected"),
-        Column("ok_targets", "{:,}".format, take="layer_B.ok_targets"),
+        Column("ok_targets", _count, take="layer_B.ok_targets"),
         Column("label", take="label"),
         Column("family", take="family"),
         Column("sees_test_labels", yes_no, "c", take="x_sees_test_labels"),
@@ -56,7 +355,7 @@ def gate_summary(results: Results) -> Table:
             )
         ),
         Column("fpr_min", number, take="layer_B.fpr_min"),
-        Column("within_budget", "{:,}".format, take="layer_B.n_within"),
+        Column("targets_met", _count, take="layer_B.n_met"),
         Column("budget_pass", yes_no, "c", take="layer_B.x_budget_pass"),
         Column("certified_floor", yes_no, "c", take="layer_B.x_floor_certificate.floor"),
         Column("decided_by", take=lambda item: item.layer_B.x_decided_by or ""),
@@ -73,137 +372,6 @@ def _achieved(target: float, path: str) -> Callable[[IndicatorRecord], Any]:
     return lambda item: follow(item.achieved(target), path)
 
 
-class FirstAlarmRow(NamedTuple):
-    """One indicator at one budget of runs."""
-
-    item: IndicatorRecord
-    first: FirstAlarmRecord
-    at: FirstAlarmPointRecord
-    primary: bool = True
-    event: str = ""
-
-
-WARNED = (
-    Column("warned", number, take="at.warned"),
-    Column("warned_low", number, take="at.warned_interval.low"),
-    Column("warned_high", number, take="at.warned_interval.high"),
-    Column("timely", number, take="at.timely"),
-)
-FALSELY_ALARMED = (
-    Column("false_share", number, take="at.false_share"),
-    Column("false_low", number, take="at.false_interval.low"),
-    Column("false_high", number, take="at.false_interval.high"),
-)
-"""Columns of whatever holds an outcome of first alarms as `at`."""
-_OUTCOMES = (
-    *WARNED,
-    Column("early", number, take="at.early"),
-    Column("missed", number, take="at.missed"),
-    *FALSELY_ALARMED,
-    Column("lead_median", steps, take="at.lead_median"),
-    *(
-        column
-        for name in BLIND
-        for column in (
-            Column(name, number, take=f"at.{name}.warned"),
-            Column(f"p_{name}", p_value, take=f"at.{name}.p_value"),
-        )
-    ),
-)
-_COUNTS = tuple(
-    Column(name, "{:,}".format, take=f"at.{name}")
-    for name in (
-        "n_events", "n_warned", "n_timely", "n_early", "n_missed", "n_false_before_event",
-        "n_event_free", "n_event_free_false", "n_runs", "n_false",
-    )
-)  # fmt: skip
-
-
-def first_alarm(results: Results) -> Table:
-    """By runs: what the first alarm of every indicator is worth at every budget of runs."""
-    columns = (
-        Column("indicator", take="item.name"),
-        Column("budget", "{:g}".format, take="at.budget"),
-        Column("label_by_runs", take="first.label"),
-        Column("alarm_eligible", yes_no, "c", take="item.x_alarm_eligible"),
-        *_OUTCOMES,
-        Column(
-            "p_adjusted", p_value, take=lambda row: row.first.p_adjusted if row.primary else None
-        ),
-        *(
-            column
-            for name in RIVALS
-            for column in (
-                Column(name, number, take=_rival(name, "warned")),
-                Column(f"p_{name}", p_value, take=_rival(name, "p_value")),
-            )
-        ),
-        *(
-            Column(f"lead_{tail}", steps, take=f"at.lead_{tail}")
-            for tail in ("q05", "q25", "q75", "q95")
-        ),
-        Column("expected_false", number, take="at.expected"),
-        Column("upper_false", number, take="at.upper"),
-        Column("budget_met", yes_no, "c", take="at.met"),
-        Column("threshold", _threshold, take="at.threshold"),
-        *_COUNTS,
-        Column("group", take="item.group"),
-        Column("reasons", take=lambda row: "; ".join(map(reason, row.first.reasons))),
-        Column("label_by_windows", take="item.label"),
-    )
-    main = primary_budget(results)
-    rows = [
-        FirstAlarmRow(item, item.x_first_alarm, point, point.budget == main)
-        for item in results.indicators
-        if item.x_first_alarm is not None
-        for point in item.x_first_alarm.at_budget
-    ]
-    return Table.of(rows, columns, "first_alarm", "Acting on the first alarm, by runs")
-
-
-def _rival(name: str, path: str) -> Callable[[FirstAlarmRow], Any]:
-    return lambda row: follow(row.at.rivals.get(name), path)
-
-
-def other_events(results: Results) -> Table:
-    """The same scores before every event of the design, at the budget that decides."""
-    columns = (
-        Column("indicator", take="item.name"),
-        Column("event", take="event"),
-        Column("primary", yes_no, "c", take="primary"),
-        *_OUTCOMES,
-        Column("threshold", _threshold, take="at.threshold"),
-        *_COUNTS,
-    )
-    return Table.of(
-        _before_events(results, results.indicators),
-        columns,
-        "other_events",
-        "The same scores before other events, each with thresholds of its own",
-    )
-
-
-def _before_events(results: Results, items: Sequence[IndicatorRecord]) -> Iterator[FirstAlarmRow]:
-    """Each indicator before the primary event, then before the others; nothing without others."""
-    main = primary_budget(results)
-    own = results.design.event_name if results.design else ""
-    for item in items:
-        first = item.x_first_alarm
-        if first is None or main is None or not first.other_events:
-            continue
-        yield FirstAlarmRow(item, first, first.at(main), event=own)
-        for other in first.other_events:
-            yield FirstAlarmRow(item, first, other.at, primary=False, event=other.event)
-
-
-class OperatingPoint(NamedTuple):
-    """One indicator at one target rate: what its alarms are worth, and what they cost."""
-
-    item: IndicatorRecord
-    worth: OperatingPointRecord
-    cost: AchievedRecord | None = None
-
-
 def utility_at_fpr(results: Results) -> Table:
     """Table 2: what an alarm is worth at each operating point."""
     columns = (
@@ -217,32 +385,23 @@ def utility_at_fpr(results: Results) -> Table:
         Column("lead_time_q95", steps, take="worth.x_lead_time_q95"),
         Column("coverage_low", number, take="worth.x_coverage_interval.low"),
         Column("coverage_high", number, take="worth.x_coverage_interval.high"),
-        *(
-            column
-            for name in NULLS
-            for column in (
-                Column(f"{name}_null", number, take=_null(name, "mean_coverage")),
-                Column(f"p_{name}", p_value, take=_null(name, "p_value")),
-            )
+        *_baselines(
+            [*labels_of("windows")], lambda row: row.worth.x_baselines if row.worth else {}
         ),
         Column("false_alarms_per_run", number, take="worth.x_false_alarms_per_run"),
         Column("false_alarms_per_10k_steps", number, take="worth.x_false_alarms_per_10k_steps"),
         Column("time_in_warning", number, take="worth.x_time_in_warning"),
         Column("episode_precision", number, take="worth.x_episode_precision"),
-        Column("n_events", "{:,}".format, take="worth.x_n_events"),
-        Column("n_covered", "{:,}".format, take="worth.x_n_covered"),
-        Column("n_too_early", "{:,}".format, take="worth.x_n_too_early"),
+        Column("n_events", _count, take="worth.x_n_events"),
+        Column("n_covered", _count, take="worth.x_n_covered"),
+        Column("n_too_early", _count, take="worth.x_n_too_early"),
         Column("threshold", _threshold, take="worth.x_threshold"),
         Column("sees_test_labels", yes_no, "c", take="item.x_sees_test_labels"),
     )
     points = [
-        OperatingPoint(item, point) for item in results.indicators for point in item.layer_C.at_fpr
+        ScoreRow(item, worth=point) for item in results.indicators for point in item.layer_C.at_fpr
     ]
     return Table.of(points, columns, "utility_at_fpr", "Utility at operating points")
-
-
-def _null(name: str, path: str) -> Callable[[OperatingPoint], Any]:
-    return lambda point: follow(point.worth.nulls.get(name), path)
 
 
 def _threshold(value: float) -> str:
@@ -250,15 +409,22 @@ def _threshold(value: float) -> str:
 
 
 def robustness(results: Results) -> Table:
-    """Table 3: whether the label survives small admissible changes."""
+    """Table 3: whether the result survives small admissible changes, by windows and by runs."""
     columns = (
         Column("indicator", take="name"),
-        Column("family_size", "{:,}".format, take="layer_D.family_size"),
+        Column("family_size", _count, take="layer_D.family_size"),
         Column("pass_rate", number, take="layer_D.pass_rate"),
         Column("label_flip_rate", number, take="layer_D.label_flip_rate"),
         Column("notes", take="layer_D.sensitivity_notes"),
         Column("label", take="label"),
-        Column("central_label", take="layer_D.x_central_label"),
+        *(
+            Column(f"runs_{name}", show, take=f"x_first_alarm.robustness.{name}")
+            for name, show in (
+                ("family_size", _count),
+                ("pass_rate", number),
+                ("label_flip_rate", number),
+            )
+        ),
         Column("sees_test_labels", yes_no, "c", take="x_sees_test_labels"),
     )
     caption = "Robustness over the preregistered family"
@@ -302,20 +468,20 @@ def tradeoff(results: Results) -> Table:
     return Table.of(points, columns, "tradeoff", "False alarms against coverage, as published")
 
 
-def operating_points(item: IndicatorRecord) -> list[OperatingPoint]:
+def operating_points(item: IndicatorRecord) -> list[ScoreRow]:
     """Protocol `compat`: an indicator at each of its thresholds, which may share a target rate."""
     pairs = zip(item.layer_C.at_fpr, item.layer_B.achieved, strict=True)
-    return [OperatingPoint(item, worth, cost) for worth, cost in pairs]
+    return [ScoreRow(item, worth=worth, cost=cost) for worth, cost in pairs]
 
 
-def abstain_rate(point: OperatingPoint) -> float | None:
+def abstain_rate(row: ScoreRow) -> float | None:
     """Protocol `compat`: the share of events without an alarm."""
-    return (point.worth.model_extra or {}).get("x_abstain_rate")
+    return (follow(row, "worth.model_extra") or {}).get("x_abstain_rate")
 
 
-def lead_time_mean(point: OperatingPoint) -> float | None:
+def lead_time_mean(row: ScoreRow) -> float | None:
     """Protocol `compat`: the mean lead time in steps."""
-    return (point.worth.model_extra or {}).get("x_lead_time_mean")
+    return (follow(row, "worth.model_extra") or {}).get("x_lead_time_mean")
 
 
 def write_tables(results: Results, folder: str | Path) -> list[Path]:
@@ -327,84 +493,29 @@ def write_tables(results: Results, folder: str | Path) -> list[Path]:
     return [path for table in tables for path in table.write(folder)]
 
 
-# The tables inside report.md and on a model card.
-
-
-def runs_table(items: Sequence[IndicatorRecord], budget: float) -> Table:
-    """Scores with what their first alarm is worth at one budget of runs."""
-    columns = (
-        Column("score", take=lambda row: shown_name(row.item)),
-        Column("label by runs", take="first.label"),
-        Column("events warned of", _warned, take="at"),
-        Column("in time", percent, take="at.timely"),
-        Column(f"runs falsely alarmed, budget {in_words(budget)}", _false_runs, take="at"),
-        Column("blind alarms warn of", _blind, take="at"),
-        Column("median lead, steps", steps, take="at.lead_median"),
-        Column("p", p_value, take="first.p_adjusted"),
-        Column("label by windows", take="item.label"),
-    )
-    rows = [
-        FirstAlarmRow(item, item.x_first_alarm, item.x_first_alarm.at(budget))
-        for item in items
-        if item.x_first_alarm is not None
-    ]
-    return Table.of(rows, columns)
+# Further tables of the report.
 
 
 def events_table(results: Results, items: Sequence[IndicatorRecord]) -> Table:
-    """The same scores under every event: a column for each, with warned, false and lead."""
+    """The same scores under every event: detection rate, false-alarm rate and lead time."""
     rows: dict[str, dict[str, str]] = {}
     for row in _before_events(results, items):
-        said = (
-            f"{percent(row.at.warned)} / {percent(row.at.false_share)} / "
-            f"{steps(row.at.lead_median)}"
-        )
+        rates = (percent(follow(row.at, name)) for name in ("detection_rate", "false_alarm_rate"))
+        said = " / ".join([*rates, steps(follow(row.at, "lead_median"))])
         rows.setdefault(shown_name(row.item), {})[row.event] = said
     events = list(dict.fromkeys(event for one in rows.values() for event in one))
     columns = (Column("score"), *(Column(event, align="r") for event in events))
     return Table(columns, [(name, *map(one.get, events)) for name, one in rows.items()])
 
 
-def _warned(point: FirstAlarmPointRecord) -> str:
-    return _share(point.warned, point.warned_interval)
-
-
-def _false_runs(point: FirstAlarmPointRecord) -> str:
-    if point.answer == "ABSTAIN":
-        return "abstains"
-    return _share(point.false_share, point.false_interval)
-
-
-def _blind(point: FirstAlarmPointRecord) -> str:
-    return percent(hardest(point))
-
-
-def verdict_table(items: Sequence[IndicatorRecord], target: float) -> Table:
-    """Scores with their labels at one operating point."""
-    row, point = methodcaller("achieved", target), methodcaller("point", target)
-    columns = (
-        Column("score", take=shown_name),
-        Column("label", take="label"),
-        Column(f"false alarm rate at {target:g}", _false_alarms, take=row),
-        Column("events warned of", _covered, take=point),
-        Column("by chance", _chance, take=point),
-        Column(
-            "median lead, steps", steps, take=lambda item: follow(point(item), "lead_time_median")
-        ),
-        Column("p", p_value, take=lambda item: shown_p(item, target)),
-    )
-    return Table.of(items, columns)
-
-
 def rules_table(items: Sequence[IndicatorRecord]) -> Table:
-    """Both rules of layer B side by side: the specification's, and that of `strict`."""
+    """Both rules of layer B by windows side by side: the specification's, and that of `strict`."""
     columns = (
         Column("score", take=shown_name),
-        Column("targets met", "{:,}".format, take="layer_B.ok_targets"),
+        Column("ok_targets", _count, take="layer_B.ok_targets"),
         Column("controllability_pass", yes_no, "c", take="layer_B.controllability_pass"),
         Column("fpr_min", number, take="layer_B.fpr_min"),
         Column("fpr_floor_detected", yes_no, "c", take="layer_B.fpr_floor_detected"),
-        Column("within budget", "{:,}".format, take="layer_B.n_within"),
         Column("x_budget_pass", yes_no, "c", take="layer_B.x_budget_pass"),
         Column("certified floor", yes_no, "c", take="layer_B.x_floor_certificate.floor"),
     )
@@ -412,88 +523,68 @@ def rules_table(items: Sequence[IndicatorRecord]) -> Table:
 
 
 def strata_table(items: Sequence[IndicatorRecord], target: float) -> Table:
-    """Every score in every stratum that was named beforehand."""
+    """Every score in every stratum that was named beforehand, by runs and by windows."""
     columns = (
         Column("score"),
         Column("stratum"),
         Column("where"),
         Column("runs", str),
         Column("events", str),
-        Column(f"false alarm rate at {target:g}", str),
-        Column("events warned of", str),
-        Column("by chance", percent),
+        Column("detection rate", str),
+        Column("false-alarm rate per run", str),
         Column("p", p_value),
+        Column(f"false positive rate by windows, target {target:g}", str),
+        Column("coverage by windows", str),
+        Column("chance by windows", percent),
+        Column("p by windows", p_value),
         Column("outcome"),
     )
-    rows = [
-        (
-            item.name,
-            part.name,
-            part.where,
-            part.n_runs,
-            part.n_events,
-            _rate(part.achieved, part.interval),
-            _share(part.coverage, part.coverage_interval),
-            part.chance,
-            part.p_adjusted,
-            "passes" if part.passed else "; ".join(map(reason, part.reasons)),
-        )
-        for item in items
-        for part in item.x_strata
-    ]
+    rows = []
+    for item in items:
+        for part in item.x_strata:
+            at = part.first_alarm
+            rates = (
+                (follow(at, "detection_rate"), follow(at, "detection_interval")),
+                (follow(at, "false_alarm_rate"), follow(at, "false_alarm_interval")),
+            )
+            rows.append(
+                (
+                    item.name,
+                    part.name,
+                    part.where,
+                    part.n_runs,
+                    part.n_events,
+                    *(estimate(*rate, percent) for rate in rates),
+                    part.first_alarm_p_adjusted,
+                    estimate(part.achieved, part.interval, number),
+                    estimate(part.coverage, part.coverage_interval, percent),
+                    part.chance,
+                    part.p_adjusted,
+                    "passes" if part.passed else "; ".join(map(reason, part.reasons)),
+                )
+            )
     return Table(columns, rows)
 
 
-def budget_table(results: Results) -> Table:
-    """Each target and the rate to expect of thresholds from so many calibration runs."""
-    heads = ("target", "expected rate with this many calibration runs")
-    columns = [Column(head, align="r") for head in heads]
-    rows: list[Row] = []
-    calibration = results.x_calibration
-    for target, budget in calibration.effective_budget.items() if calibration else ():
-        runs, known = runs_needed(float(target)), follow(calibration, "n_runs")
-        few = known is not None and known < runs
-        shown = f"no finite threshold: {runs} runs are needed" if few else number(budget)
-        rows.append((f"{float(target):g}", shown))
-    return Table(columns, rows)
-
-
-def run_budget_table(results: Results) -> Table:
-    """Each budget of runs, and what thresholds of so many calibration runs promise."""
+def budget_tables(results: Results) -> list[Table]:
+    """What thresholds from so many calibration runs promise: by runs, then by windows."""
     points: dict[float, FirstAlarmPointRecord] = {}
     for item in results.indicators:
         if item.x_first_alarm is not None and item.family != ENSEMBLE:
             for point in item.x_first_alarm.at_budget:
                 points.setdefault(point.budget, point)
-    columns = (
+    by_runs = (
         Column("budget of runs", in_words, "l", take="budget"),
-        Column("expected share falsely alarmed", number, take="expected"),
+        Column("expected false-alarm rate per run", number, take="expected"),
         Column("nine in ten locks keep below", number, take="upper"),
     )
     promised = [point for point in points.values() if point.expected is not None]
-    return Table.of(promised, columns)
-
-
-def _false_alarms(row: AchievedRecord) -> str:
-    return "abstains" if row.x_answer == "ABSTAIN" else _rate(row.achieved, row.x_interval)
-
-
-def _covered(point: OperatingPointRecord) -> str:
-    return _share(point.coverage, point.x_coverage_interval)
-
-
-def _rate(value: float | None, interval: IntervalRecord | None) -> str:
-    return number(value) + _bracket(interval, ".3f")
-
-
-def _share(value: float | None, interval: IntervalRecord | None) -> str:
-    return "–" if value is None else f"{value:.0%}{_bracket(interval, '.0%')}"
-
-
-def _bracket(interval: IntervalRecord | None, form: str) -> str:
-    low, high = ends(interval)
-    return "" if math.isnan(low) else f" [{low:{form}}, {high:{form}}]"
-
-
-def _chance(point: OperatingPointRecord) -> str:
-    return ", ".join(f"{null.mean_coverage:.0%}" for null in point.nulls.values()) or "–"
+    calibration, rows = results.x_calibration, []
+    for target, budget in calibration.effective_budget.items() if calibration else ():
+        runs, known = runs_needed(float(target)), follow(calibration, "n_runs")
+        few = known is not None and known < runs
+        shown = f"no finite threshold: {runs} runs are needed" if few else number(budget)
+        rows.append((f"{float(target):g}", shown))
+    heads = ("target by windows", "expected false positive rate")
+    by_windows = Table([Column(head, align="r") for head in heads], rows)
+    return [one for one in (Table.of(promised, by_runs), by_windows) if one.rows]
