@@ -1,6 +1,6 @@
-"""V1: noise is not crowned. 200 repeats of each question with 2,000 draws of both chance nulls.
+"""V1: noise is not crowned. 200 repeats of each question with 2,000 draws of each chance baseline.
 
-The tests ask the same with fewer repeats and draws. Everything but the nulls is made easy to pass
+The tests ask the same with fewer repeats and draws. Everything but the baselines is made easy to pass
 (see `tests/benchmark/test_strict_truths_by_law.py`), so that what is counted is their doing.
 """
 
@@ -14,10 +14,9 @@ import numpy as np
 from benchmarks.harness import Line
 from benchmarks.laws import LAWS, Law, draws, noise, with_events
 from gmb_hf.base.stats import holm
+from gmb_hf.benchmark.baselines import by_windows, largest_p
 from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.nulls import chance, largest_p
 from gmb_hf.benchmark.records import SUPPORTED
-from gmb_hf.benchmark.utility import warnings_at
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.design import Design
 
@@ -63,7 +62,7 @@ def v1() -> Line:
         f"locks of {CANDIDATES} candidates: {crowned} of {REPEATS} crown one; {lucky} would if "
         "p-values were not adjusted"
     )
-    details.append(f"{DRAWS:,} draws of each null; {time.perf_counter() - begun:.0f} s")
+    details.append(f"{DRAWS:,} draws of each baseline; {time.perf_counter() - begun:.0f} s")
     return Line("V1", f"{worst:.1%}", "<= 5%", passed, details)
 
 
@@ -86,9 +85,7 @@ def _lock(seed: int) -> tuple[float, float]:
         runs = np.random.default_rng([23, seed])
         held_out = with_events(laws[0], draws(law, 64, CHECKPOINTS, rng), runs)
         explore = noise(law, 50, CHECKPOINTS, rng, "explore")
-        judgement = Judgement(held_out, explore, _DESIGN)
-        covered = int(warnings_at(judgement, ALPHA).covered.sum())
-        values.append(largest_p(chance(judgement, ALPHA, covered)))
+        values.append(largest_p(by_windows(Judgement(held_out, explore, _DESIGN), ALPHA)))
     known = [p for p in values if p is not None]
     return min(known), min(p for p in holm(values) if p is not None)
 

@@ -188,13 +188,11 @@ def acting_of(lock: Lock, results: Results, act: Sequence[str] | None) -> tuple[
     for name in act or ():
         choose("indicator", name, [item.name for item in results.indicators], where="results")
         if name not in eligible:
-            first = results.indicator(name).x_first_alarm
-            codes = () if first is None else first.reasons
-            why = [AGAINST_ALARM[code] for code in codes if code in AGAINST_ALARM]
-            label = "without a verdict" if first is None else first.label
+            item = results.indicator(name)
+            why = [AGAINST_ALARM[code] for code in item.x_reasons if code in AGAINST_ALARM]
             raise InputError(
-                f"indicator {name!r} is {'; '.join([f'{label} by runs', *why])}: it may be shown, "
-                f"but never act; those that may: {', '.join(eligible) or 'none'}"
+                f"indicator {name!r} is {'; '.join([item.label, *why])}: it may be shown, but "
+                f"never act; those that may: {', '.join(eligible) or 'none'}"
             )
     return tuple(dict.fromkeys(eligible if act is None else act))
 
@@ -230,8 +228,8 @@ class AlarmRule:
     ) -> AlarmRule:
         """First alarms: those that act share one budget of runs.
 
-        Where nothing is named and the eligible indicators are too many for one budget, those that
-        warned of most events act.
+        Where nothing is named and the eligible indicators are too many for one budget, those with
+        the highest detection rate act.
 
         Raises:
             InputError: the lock holds no first alarms, or not this budget; one that is to act has
@@ -271,11 +269,11 @@ class AlarmRule:
             if act:
                 raise InputError(
                     f"{len(chosen)} indicators cannot share a budget of {words} by {runs}, "
-                    f"{len(acting)} can; name those that warned of most events: "
+                    f"{len(acting)} can; name those with the highest detection rate: "
                     f"--act {','.join(acting)}",
                     code="too_many_alarms",
                 )
-            what = "those that warned of most events"
+            what = "those with the highest detection rate"
             notes.append(
                 f"{len(acting)} of {len(chosen)} eligible indicators act, {what}: by {runs} no "
                 f"more can share a budget of {words}."
@@ -285,7 +283,7 @@ class AlarmRule:
             together = (
                 f"False alarms in at most {words}, on average over such locks: {len(acting)} "
                 "indicators share this budget, at stricter thresholds than those that were judged, "
-                "so that each may warn of fewer events."
+                "so that each may detect fewer events."
             )
         promises |= dict.fromkeys(acting, together)
         return cls(
@@ -339,13 +337,13 @@ def share_budget(
 
 
 def _best_first(results: Results, budget: float, names: Sequence[str]) -> list[str]:
-    """By the share of events that each warned of; those that are equal stay in their order."""
+    """By their detection rates; those that are equal stay in their order."""
 
-    def warned(name: str) -> float:
+    def detected(name: str) -> float:
         first = results.indicator(name).x_first_alarm
-        return (first and first.at(budget).warned) or 0.0
+        return (first and first.at(budget).detection_rate) or 0.0
 
-    return sorted(names, key=warned, reverse=True)
+    return sorted(names, key=detected, reverse=True)
 
 
 def _finite(lock: Lock, names: Sequence[str], budget: float) -> bool:
@@ -698,11 +696,9 @@ class AlarmMonitor:
         else:
             for member, locked in zip(member_indicators(ensemble), ensemble.members, strict=True):
                 reading.refuse_unstreamed(member, cadence=self.cadence, parameters=locked.params)
-        judged = self.results.indicator(name)
-        by_runs = judged.x_first_alarm if self.rule.unit == "run" else None
         terms = reading.Terms(
             name=name,
-            label=judged.label if by_runs is None else by_runs.label,
+            label=self.results.indicator(name).label,
             acts=acts,
             threshold=self.rule.thresholds[name],
             unit=self.rule.unit,

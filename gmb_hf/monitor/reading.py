@@ -24,7 +24,7 @@ class Terms:
 
     Attributes:
         name: of the indicator.
-        label: its verdict on held-out runs, by the unit.
+        label: its verdict on held-out runs.
         acts: whether it may raise the alarm; the others are shown.
         threshold: what its score must reach.
         unit, budget: the share of runs, or of windows, that may have a false alarm.
