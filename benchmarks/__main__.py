@@ -11,6 +11,7 @@ from benchmarks import (
     commands,
     evaluating,
     first_alarm,
+    gates,
     judging,
     observing,
     processes,
@@ -43,6 +44,9 @@ TARGETS: dict[str, Callable[[], Line]] = {
     "T13": signals.t13,
     "V1": truths.v1,
     "F1": first_alarm.f1,
+    "G1": gates.g1,
+    "G2": gates.g2,
+    "G3": gates.g3,
     "L1": scaling.l1,
     "attacks": attacks.table,
 }

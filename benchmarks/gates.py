@@ -6,7 +6,6 @@ rules and minima of a default design. The tests ask the same of fewer panels.
 
 from __future__ import annotations
 
-import math
 import sys
 import time
 from collections import Counter
@@ -41,6 +40,7 @@ DESIGN = Design.minimal(
     null_draws=400,
     bootstrap_draws=400,
 )
+NOISE_DESIGN = DESIGN.replace(event_count_min=20)  # so that ragged runs are asked, too
 BUDGET = DESIGN.primary_run_budget
 
 Drawn = Callable[[int, np.random.Generator, str], Scores]
@@ -70,16 +70,16 @@ NOISE: Mapping[str, Drawn] = {
 """Scores that know nothing of the event but what the step tells."""
 
 
-def locked(held_out: Scores, explore: Scores) -> IndicatorRecord:
+def locked(held_out: Scores, explore: Scores, design: Design = DESIGN) -> IndicatorRecord:
     """The verdict of a locked evaluation."""
-    return judge(Judgement(held_out, explore, DESIGN), locked=True)
+    return judge(Judgement(held_out, explore, design), locked=True)
 
 
 def noise_panel(kind: str, n_runs: int, seed: int) -> IndicatorRecord:
     """The verdict on noise, by so many explore and as many held-out runs."""
     rng = np.random.default_rng([41, n_runs, seed])
     explore = NOISE[kind](n_runs, rng, "explore")
-    return locked(NOISE[kind](n_runs, rng, "held_out"), explore)
+    return locked(NOISE[kind](n_runs, rng, "held_out"), explore, NOISE_DESIGN)
 
 
 def panel_at(n_runs: int, seed: int, *, factor: float, detected: float) -> IndicatorRecord:

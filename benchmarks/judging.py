@@ -19,15 +19,14 @@ from numpy.typing import NDArray
 from benchmarks.harness import Line, side
 from benchmarks.laws import LAWS, noise, raised
 from gmb_hf.base.stats import resamples
-from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.nulls import reach, risk_set_chances
+from gmb_hf.benchmark.judgement import Judgement, Locked
 from gmb_hf.benchmark.operationality import diagnose, layer_b
 from gmb_hf.benchmark.ranking import layer_a
-from gmb_hf.benchmark.scores import NegativeScores, Scores
+from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import layer_c
 from gmb_hf.benchmark.verdict import judge
-from gmb_hf.core.nulls import uniform_draws
-from gmb_hf.core.thresholds import spec_threshold
+from gmb_hf.core.nulls import risk_set, uniform_draws
+from gmb_hf.core.thresholds import Negatives, spec_threshold
 from gmb_hf.design.design import Design
 
 REPEATS = 5
@@ -36,11 +35,12 @@ INDICATORS = 20
 
 
 def t4() -> Line:
-    """Layers A to D, 2,000 draws of both nulls and the family for one score, 40 x 601."""
+    """Layers A to D, 2,000 draws of each chance baseline and the family for one score, 40 x 601."""
     found, scan = side("judging", "one"), side("judging", "scan")
     passed = found["seconds"] <= 2 and scan["ratio"] >= 1000 and scan["equal"]
     details = [
-        f"shortest of {REPEATS}; family of {found['family']}, {found['draws']} draws of each null",
+        f"shortest of {REPEATS}; family of {found['family']}, {found['draws']} draws of each "
+        "chance baseline",
         f"threshold scan {scan['ratio']:,.0f}x the quadratic one (target >= 1,000x), equal in "
         f"{scan['targets']} targets: {1e3 * scan['fast']:.2f} ms against {scan['slow']:.2f} s a "
         f"target on {SCANNED:,} windows",
@@ -78,7 +78,7 @@ def t5b() -> Line:
 def quadratic_shares(
     scores: Scores, alarms: NDArray[np.bool_], design: Design
 ) -> NDArray[np.float64]:
-    """The risk-set null's chances, asking every run about every event."""
+    """The chances of the baseline `risk_set`, asking every run about every event."""
     shares = np.full(scores.n_runs, np.nan)
     for own in np.flatnonzero(scores.has_event):
         event = scores.event_step[own]
@@ -122,11 +122,10 @@ def _one() -> dict[str, Any]:
         _shortest(lambda: judge(Judgement(held_out, None, _design()))),
     )
     parts = judge(Judgement(held_out, explore, _design()))
-    null = parts.layer_C.at(0.05).x_shift_null
     return {
         "seconds": best,
         "family": parts.layer_D.family_size,
-        "draws": null.draws if null else 0,
+        "draws": parts.layer_C.at(0.05).x_baselines["shift"].draws,
     }
 
 
@@ -158,7 +157,7 @@ def _scan() -> dict[str, Any]:
     def scan() -> list[float]:
         order = np.argsort(-values, kind="stable")
         runs = row[kept][order]
-        negatives = NegativeScores(values[order], runs, np.bincount(row[kept], minlength=40))
+        negatives = Negatives(values[order], runs, np.bincount(row[kept], minlength=40))
         return [spec_threshold(negatives, target) for target in targets]
 
     fast_seconds = min(_time(scan) for _ in range(50)) / len(targets)
@@ -213,20 +212,21 @@ def _wide() -> dict[str, Any]:
     for law in LAWS.values():
         small = noise(law, checked, 200, rng)
         high = float(np.nanquantile(small.values, 0.95))
-        judgement = Judgement(small, None, design, dict.fromkeys(design.fpr_targets, high))
-        alarms, shares = judgement.alarms(0.05), risk_set_chances(small, reach(judgement, 0.05))
-        equal &= np.array_equal(shares, quadratic_shares(small, alarms, design), equal_nan=True)
-    # It passes every layer, so that every member of the family draws its nulls.
+        known = Locked({1: dict.fromkeys(design.fpr_targets, high)})
+        found = Judgement(small, known, design).alarms(0.05)
+        slow = quadratic_shares(small, found.grid.alarm, design)
+        equal &= np.array_equal(risk_set(found), slow, equal_nan=True)
+    # It passes every layer, so that every member of the family draws its baselines.
     law = LAWS["autocorrelated"]
     scores = raised(noise(law, 10_000, 200, rng), 8.0, over=design.horizon)
     begun, cpu = time.perf_counter(), time.process_time()
-    found = judge(Judgement(scores, None, design))
+    judged = judge(Judgement(scores, None, design))
     return {
         "seconds": time.perf_counter() - begun,
         "cpu": time.process_time() - cpu,
         "gigabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2,
-        "family": found.layer_D.family_size,
-        "label": found.label,
+        "family": judged.layer_D.family_size,
+        "label": judged.label,
         "equal": equal,
         "checked": checked,
     }
