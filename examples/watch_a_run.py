@@ -82,7 +82,7 @@ class Replay:
         self._results = Results.read(results)
         self.events = find_events(self.log, self.lock.design).step
         first = AlarmMonitor(self.lock, self._results, act=None if act is None else [act])
-        self.acts = first.acting[0]  # that warned of most events, where several may act
+        self.acts = first.acting[0]  # the highest detection rate, where several may act
         self.promise = self.monitor().rule.promise
 
     def monitor(self) -> AlarmMonitor:
@@ -102,7 +102,7 @@ class Replay:
                 stale = {name: row[name] for name in monitor.needs}
         return Watched(run, rows, readings, float(self.events[place]), stale_from)
 
-    def warned(self) -> Watched | None:
+    def detected(self) -> Watched | None:
         """The first run whose alarm comes inside the safe gap before its event."""
         for place in np.flatnonzero(np.isfinite(self.events)):
             found = self.watch(int(place))
@@ -164,13 +164,15 @@ def main() -> None:
     parser.add_argument("--lock", type=Path, required=True)
     parser.add_argument("--runs", nargs="+", required=True, help="logs that the lock has not seen")
     parser.add_argument("--results", type=Path, help="beside the lock by default")
-    parser.add_argument("--act", help="which indicator; the eligible one that warned most")
+    parser.add_argument(
+        "--act", help="which indicator; by default the eligible one with the highest detection rate"
+    )
     parser.add_argument("--picture", type=Path, help="where to draw it, without a suffix")
     options = parser.parse_args()
     results = options.results or options.lock.with_name("results.yaml")
     replay = Replay(options.lock, results, RunLog.read(options.runs), options.act)
     print(f"{replay.acts}: {replay.promise}")
-    found = {"as it was": replay.warned(), "measured wrongly": replay.abstained()}
+    found = {"as it was": replay.detected(), "measured wrongly": replay.abstained()}
     for what, one in found.items():
         stale = "" if one is None or one.stale_from is None else f" from step {one.stale_from} on"
         print(f"\n{'no run of the log' if one is None else one.run}, {what}{stale}")

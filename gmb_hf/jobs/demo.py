@@ -2,7 +2,7 @@
 
 OUT/quick-29/             explore.csv, lock.yaml, results.yaml, report.*, tables/, figures/
 OUT/fresh/logs/           the run logs of the fresh seeds
-OUT/tables/watched.*      a row for each fresh run: its alarm, its event, how far ahead
+OUT/tables/watched.*      a row for each fresh run: its alarm, its event, its lead time
 OUT/figures/watched.*     their curves with both marked
 """
 
@@ -52,19 +52,19 @@ class Watched:
         run: its name.
         alarm: the step at which it was raised; None where it was not.
         event: the step of the run's event; None where there was none.
-        verdict: "in time", "early", "missed", "false" or "quiet".
+        outcome: what became of it, as `FirstAlarms.outcomes` has it.
         last: the last step.
     """
 
     run: str
     alarm: int | None
     event: int | None
-    verdict: str
+    outcome: str
     last: int
 
     @property
-    def ahead(self) -> int | None:
-        """Steps from the alarm to the event."""
+    def lead(self) -> int | None:
+        """Its lead time: steps from the alarm to the event."""
         if self.alarm is None or self.event is None:
             return None
         return self.event - self.alarm
@@ -90,7 +90,7 @@ def demo(
     on_verdicts: Callable[[Results], None] = lambda results: None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Demo:
-    """Judge a panel, then train fresh seeds of its law and watch them.
+    """Judge a panel, then train fresh seeds of its configuration and watch them.
 
     Args:
         out: the folder; what an earlier start finished is not done again.
@@ -189,26 +189,24 @@ def watch(
             monitor.update(**row)
         alarm = None if monitor.alarm is None else monitor.alarm.step
         happened = None if np.isnan(event) else int(event)
-        verdict = _verdict(alarm, happened, design)
-        if verdict == MISSED:
+        if alarm is not None and happened is not None and alarm >= happened:
             alarm = None
-        found.append(Watched(run, alarm, happened, verdict, rows[-1]["step"]))
+        outcome = _outcome(alarm, happened, design)
+        found.append(Watched(run, alarm, happened, outcome, rows[-1]["step"]))
     return monitor.acting, tuple(found)
 
 
-MISSED = "missed"
+def _outcome(alarm: int | None, event: int | None, design: Design) -> str:
+    """As `FirstAlarms.outcomes` says it, of one run whose alarm comes before its event."""
+    if alarm is None:
+        return "correct_rejection" if event is None else "miss"
+    if event is None or event - alarm >= design.safe_gap:
+        return "false_alarm"
+    return "timely" if event - alarm <= design.horizon else "early"
 
 
-def _verdict(alarm: int | None, event: int | None, design: Design) -> str:
-    """As `FirstAlarms.outcomes` says it, of one run."""
-    if event is None:
-        return "quiet" if alarm is None else "false"
-    if alarm is None or alarm >= event:
-        return MISSED
-    ahead = event - alarm
-    if ahead >= design.safe_gap:
-        return "false"
-    return "in time" if ahead <= design.horizon else "early"
+def _said(one: Watched) -> str:
+    return one.outcome.replace("_", " ")
 
 
 def watched_table(watched: Sequence[Watched]) -> Table:
@@ -217,11 +215,11 @@ def watched_table(watched: Sequence[Watched]) -> Table:
         Column("run"),
         Column("alarm at step", align="r"),
         Column("event at step", align="r"),
-        Column("steps ahead", align="r"),
-        Column("verdict"),
+        Column("lead time", align="r"),
+        Column("outcome"),
     )
     rows = [
-        (one.run, *map(escape.steps, (one.alarm, one.event, one.ahead)), one.verdict)
+        (one.run, *map(escape.steps, (one.alarm, one.event, one.lead)), _said(one))
         for one in watched
     ]
     return Table(columns, rows, name="watched")
@@ -249,8 +247,8 @@ def _watched_curves(log: RunLog, metric: str, watched: Sequence[Watched]) -> Fig
         if one.event is not None:
             at = panel.values[place][panel.steps[place] == one.event]
             own.plot([one.event], at[:1], "o", color=style.INK, markersize=4)
-        ahead = f", {one.ahead:,} steps ahead" if one.ahead is not None else ""
-        own.set_title(f"{style.shorten(one.run, 28)}\n{one.verdict}{ahead}", fontsize=7.5)
+        ahead = f", {one.lead:,} steps ahead" if one.lead is not None else ""
+        own.set_title(f"{style.shorten(one.run, 28)}\n{_said(one)}{ahead}", fontsize=7.5)
         own.set_ylim(-0.02, 1.03)
         style.rate_axis(own.yaxis)
         style.step_axis(own, "", ticks=4)

@@ -10,6 +10,7 @@ from live_runs import DESIGN, GAIN, GINI, Evaluated, made_up
 
 from gmb_hf import InputError, RunLog, make_lock, preset
 from gmb_hf.benchmark.evaluate import evaluate_lock
+from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.hub import panels
 from gmb_hf.hub.panels import FrozenPanel
 from gmb_hf.hub.recipes import Recipe
@@ -34,22 +35,24 @@ def test_each_run_is_seen_as_the_evaluation_sees_it(judged: Evaluated, name: str
     assert said is not None
     assert [one.alarm for one in watched] == list(said.alarm_steps)
     at = said.at(0.05)  # the budget that decides
-    verdicts = [one.verdict for one in watched]
-    n_events = sum(one.event is not None for one in watched)
-    assert verdicts.count("in time") == round(at.timely * n_events)
-    assert verdicts.count("in time") + verdicts.count("early") == round(at.warned * n_events)
+    outcomes = [one.outcome for one in watched]
+    prepared = prepare(judged.held_out, judged.lock)
+    entry = next(one for one in prepared.entries if one.name == name)
+    assert outcomes == prepared.judgement(entry).first_alarms(0.05).outcomes
+    assert outcomes.count("timely") == at.n_timely
+    assert outcomes.count("timely") + outcomes.count("early") == at.n_detected
 
 
 def test_what_was_seen_is_a_table_and_a_figure(judged: Evaluated, tmp_path: Path) -> None:
     _, watched = watch(judged.held_out, judged.lock, judged.results)
     for one in watched:
-        if one.verdict in ("in time", "early"):
-            assert one.ahead is not None
-            assert 0 < one.ahead < judged.lock.design.safe_gap
-        if one.verdict in ("missed", "quiet"):
+        if one.outcome in ("timely", "early"):
+            assert one.lead is not None
+            assert 0 < one.lead < judged.lock.design.safe_gap
+        if one.outcome in ("miss", "correct_rejection"):
             assert one.alarm is None
     rows = watched_table(watched).csv().splitlines()
-    assert rows[0] == "run,alarm at step,event at step,steps ahead,verdict"
+    assert rows[0] == "run,alarm at step,event at step,lead time,outcome"
     assert len(rows) == 1 + len(watched)
     some = judged.held_out.select(judged.held_out.runs[:4])
     figure = watched_curves(some, judged.lock.design.metric, watched[:4])

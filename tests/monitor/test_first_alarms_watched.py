@@ -56,9 +56,10 @@ def test_it_alarms_where_the_evaluation_says_that_a_run_first_does(
     never_drifting: Evaluated, name: str
 ) -> None:
     watched, found, held_out = never_drifting, never_drifting.results, never_drifting.held_out
-    said = found.indicator(name).x_first_alarm
+    item = found.indicator(name)
+    said = item.x_first_alarm
     assert said is not None
-    assert said.label == "SUPPORTED_FOR_ALARM"
+    assert (item.label, item.x_alarm_eligible) == ("SUPPORTED_FOR_ALARM", True)
     monitor = watched.monitor(name)
     fresh = monitor.state_dict()
     for run, step in list(enumerate(said.alarm_steps))[::2]:
@@ -120,7 +121,7 @@ def test_several_share_one_budget(evaluated: Evaluated) -> None:
     reading = together.update(**next(evaluated.rows()))
     assert reading.promise == (
         "False alarms in at most 1 run in 20, on average over such locks: 4 indicators share this "
-        "budget, at stricter thresholds than those that were judged, so that each may warn of "
+        "budget, at stricter thresholds than those that were judged, so that each may detect "
         "fewer events."
     )
     # What is shown keeps the threshold, and the promise, of its own.
@@ -166,17 +167,17 @@ class TestTooMany:
 
     def test_by_default_the_best_act(self, few: tuple[Lock, Results]) -> None:
         monitor = AlarmMonitor(*few, system=SYSTEM)
-        assert monitor.acting == (GINI,)  # 98% warned of, as GAIN, which comes after it
+        assert monitor.acting == (GINI,)  # a detection rate of 98%, as GAIN, which comes after it
         assert monitor.notes == (
-            "1 of 4 eligible indicators act, those that warned of most events: by 25 explore runs "
-            "with negative windows no more can share a budget of 1 run in 20.",
+            "1 of 4 eligible indicators act, those with the highest detection rate: by 25 explore "
+            "runs with negative windows no more can share a budget of 1 run in 20.",
         )
         assert monitor.rule.thresholds[GINI] == few[0].run_thresholds(GINI)[0.05]
 
     def test_named_they_are_refused(self, few: tuple[Lock, Results]) -> None:
         message = (
             "^2 indicators cannot share a budget of 1 run in 20 by 25 explore runs with negative "
-            f"windows, 1 can; name those that warned of most events: --act {GAIN}$"
+            f"windows, 1 can; name those with the highest detection rate: --act {GAIN}$"
         )
         with pytest.raises(InputError, match=message) as raised:
             AlarmMonitor(*few, act=[NORM, GAIN])

@@ -135,7 +135,9 @@ class TestAlarm:
         results = evaluated.results.model_copy(
             update={
                 "indicators": tuple(
-                    item.model_copy(update={"label": "RANK_ONLY", "x_alarm_eligible": False})
+                    item.model_copy(
+                        update={"label": "RANK_ONLY", "x_alarm_eligible": False, "x_gates": ()}
+                    )
                     for item in evaluated.results.indicators
                 )
             }
@@ -192,11 +194,12 @@ class TestRefused:
         ("name", "changed", "message"),
         [
             ("clock", {}, "but it is a control"),
-            ("clock", {"family": "dynamics"}, "warned does not meet x_prereg"),
-            (GAIN, {"reasons": ["warned_low"]}, "but its reasons have warned_low"),
+            ("clock", {"family": "dynamics"}, r"by its gates \(x_gates\) it is RANK_ONLY"),
+            ("clock", {"family": "dynamics", "x_gates": []}, "detection_rate does not meet x_pr"),
+            (GAIN, {"x_reasons": ["runs_detection_low"]}, "x_reasons has runs_detection_low"),
             (GAIN, {"x_sees_test_labels": True}, r"an oracle"),
             (GAIN, {"p_adjusted": 0.2}, "p_adjusted does not meet x_prereg"),
-            (GAIN, {"label": "RANK_ONLY"}, r"the label by runs \(x_first_alarm\) is RANK_ONLY"),
+            (GAIN, {"label": "RANK_ONLY"}, r"x_alarm_eligible is true, the label is RANK_ONLY"),
         ],
     )
     def test_a_label_against_its_own_reasons_and_layers(
@@ -205,8 +208,7 @@ class TestRefused:
         plain = evaluated.results.plain()
         item = next(one for one in plain["indicators"] if one["name"] == name)
         by_runs = item["x_first_alarm"]
-        item["x_alarm_eligible"] = True
-        by_runs.update({"label": "SUPPORTED_FOR_ALARM", "reasons": []})
+        item |= {"x_alarm_eligible": True, "label": "SUPPORTED_FOR_ALARM", "x_reasons": []}
         for field, value in changed.items():
             (by_runs if field in by_runs else item)[field] = value
         # What no results file may say is refused when it is read, the rest by the monitor.
@@ -236,7 +238,7 @@ class TestRefused:
 
     def test_an_ineligible_indicator_asked_to_act(self, evaluated: Evaluated) -> None:
         message = (
-            "^indicator 'csd_variance' is RANK_ONLY by runs: it may be shown, but never act; "
+            "^indicator 'csd_variance' is RANK_ONLY: it may be shown, but never act; "
             f"those that may: {GINI}, {GAIN}, settled_structure, {NORM}$"
         )
         with pytest.raises(InputError, match=message):

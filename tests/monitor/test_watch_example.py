@@ -46,7 +46,7 @@ def test_it_shows_an_alarm_in_time_and_an_abstention(
     assert "runs before it, measured wrongly: not noticed before the event" in out
     assert (tmp_path / "watch.png").read_bytes().startswith(b"\x89PNG")
     replay = example.Replay(lock, judged / "results.yaml", log, NORM)
-    found = replay.warned()
+    found = replay.detected()
     line = next(found.timeline())
     assert line == (
         f"memorised at {found.memorised}, alarm at {found.first('ALARM')}, "
