@@ -12,20 +12,33 @@ from hypothesis import strategies as st
 from score_builders import design, judged, scores_of
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.benchmark.calibration import calibrate
-from gmb_hf.benchmark.judgement import Judgement, folds, runs_to_cross_fit
-from gmb_hf.benchmark.scores import NegativeScores
-from gmb_hf.core.thresholds import conformal_threshold, runs_needed, spec_threshold
+from gmb_hf.benchmark.judgement import (
+    Calibration,
+    Judgement,
+    Locked,
+    Source,
+    folds,
+    runs_to_cross_fit,
+)
+from gmb_hf.benchmark.scores import Scores
+from gmb_hf.core.thresholds import (
+    Negatives,
+    conformal_threshold,
+    run_maxima,
+    run_threshold,
+    runs_needed,
+    spec_threshold,
+)
 
 TARGETS = st.sampled_from([0.01, 0.05, 0.10, 0.15, 0.2, 0.25, 0.5])
 
 
-def negatives_of(*runs: list[float]) -> NegativeScores:
+def negatives_of(*runs: list[float]) -> Negatives:
     """The negatives of runs whose every window is negative."""
     values = np.concatenate([np.asarray(run, dtype=float) for run in runs])
     run = np.repeat(np.arange(len(runs)), [len(one) for one in runs])
     order = np.argsort(-values, kind="stable")
-    return NegativeScores(values[order], run[order], np.array([len(one) for one in runs]))
+    return Negatives(values[order], run[order], np.array([len(one) for one in runs]))
 
 
 def above(value: float) -> float:
@@ -154,39 +167,98 @@ class TestConformal:
             assert np.mean(achieved) >= target - 2 / (m + 1)
 
 
+def all_negative(*runs: list[float], prefix: str = "run") -> Scores:
+    """Runs without an event whose windows are negative, but for the five that close each log."""
+    return scores_of([[*run, *[0.0] * 5] for run in runs], [None] * len(runs), prefix=prefix)
+
+
+def calibrated(
+    protocol: str, targets: list[float], judged: Scores, source: Source = None
+) -> Calibration:
+    """By windows."""
+    chosen = design(
+        protocol=protocol, fpr_targets=targets, primary_fpr=targets[0], min_targets_ok=1
+    )
+    return Judgement(judged, source, chosen).calibrated
+
+
 class TestCalibrate:
     def test_locked_thresholds_are_taken_as_they_are(self) -> None:
         scores, locked = scores_of([[1.0], [2.0]], [None, None]), {0.01: 9.0, 0.05: 7.0, 0.1: 5.0}
-        found = Judgement(scores, None, design(), locked, calibration_runs=32).calibrated
+        found = Judgement(scores, Locked({1: locked}, n_runs=32), design()).calibrated
         assert found.method == "locked"
         assert found.thresholds[0.05].tolist() == [7.0, 7.0]
         assert found.n_runs == 32
 
     def test_a_missing_locked_target_is_named(self) -> None:
-        judgement = Judgement(scores_of([[1.0]], [None]), None, design(), {0.01: 9.0, 0.05: 7.0})
+        locked = Locked({1: {0.01: 9.0, 0.05: 7.0}})
+        judgement = Judgement(scores_of([[1.0]], [None]), locked, design())
         with pytest.raises(InputError, match=r"no locked threshold for the target 0\.1;.*0\.05"):
             _ = judgement.calibrated
 
+    def test_a_missing_locked_budget_of_runs_is_named(self) -> None:
+        locked = Locked({}, {1: {0.05: 7.0, 0.2: 1.0}})
+        judgement = Judgement(scores_of([[1.0]], [None]), locked, design())
+        with pytest.raises(InputError, match=r"for the run budget 0\.1; .* for 0\.05, 0\.2"):
+            _ = judgement.run_calibrated
+
     def test_explore_runs_are_used_when_given(self) -> None:
-        explore = negatives_of(*[[float(i)] for i in range(9)])
-        found = calibrate("strict", [0.1], negatives_of([50.0], [60.0]), calibration=explore)
+        explore = all_negative(*[[float(i)] for i in range(9)], prefix="explore")
+        found = calibrated("strict", [0.1], all_negative([50.0], [60.0]), explore)
         assert found.method == "explore"
         assert found.thresholds[0.1].tolist() == [above(8.0)] * 2
         assert found.n_runs == 9
 
-    def test_the_letter_of_the_spec_calibrates_in_sample(self) -> None:
-        found = calibrate("v0.4", [0.5], negatives_of([1.0], [2.0]))
+    def test_explore_runs_give_the_thresholds_of_first_alarms_too(self) -> None:
+        explore = all_negative(*[[0.0, float(i), 0.0] for i in range(9)], prefix="explore")
+        chosen = design(run_budgets=[0.1], primary_run_budget=0.1, min_targets_ok=1)
+        found = Judgement(all_negative([50.0], [60.0]), explore, chosen).run_calibrated
+        assert (found.method, found.n_runs) == ("explore", 9)
+        assert found.thresholds[0.1].tolist() == [above(8.0)] * 2
+
+    @pytest.mark.parametrize("source", [None, "in_sample"])
+    def test_the_letter_of_the_spec_calibrates_in_sample(self, source: Source) -> None:
+        found = calibrated("v0.4", [0.5], all_negative([1.0], [2.0]), source)
         assert found.method == "in_sample"
+        assert found.deployed == {0.5: 2.0}
+
+    def test_the_letter_of_the_spec_can_be_cross_fitted(self) -> None:
+        # Each run by the other alone: of one negative, nothing and all are equally near to half.
+        found = calibrated("v0.4", [0.5], all_negative([1.0], [2.0]), "cross_run")
+        assert found.method == "cross_run"
+        assert found.thresholds[0.5].tolist() == [math.inf, math.inf]
         assert found.deployed == {0.5: 2.0}
 
     def test_cross_fitting_leaves_each_run_out(self) -> None:
         # f = .5: with two other runs, the rates above q may sum up to .5, so q is their maximum.
-        found = calibrate("strict", [0.5], negatives_of([1.0], [2.0], [3.0]))
+        found = calibrated("strict", [0.5], all_negative([1.0], [2.0], [3.0]))
         assert found.method == "cross_run"
         assert found.thresholds[0.5].tolist() == [above(3.0), above(3.0), above(2.0)]
         # All three together: 1 may exceed.
         assert found.deployed == {0.5: above(2.0)}
         assert found.n_runs == 2
+
+    def test_first_alarms_are_cross_fitted_likewise(self) -> None:
+        # At .4: k = ceil(.6 x 3) = 2 of the two others; of all three, ceil(.6 x 4) = 3.
+        chosen = design(run_budgets=[0.4], primary_run_budget=0.4, min_targets_ok=1)
+        scores = all_negative([1.0, 0.0], [2.0], [0.0, 3.0])
+        found = Judgement(scores, None, chosen).run_calibrated
+        assert found.method == "cross_run"
+        assert found.thresholds[0.4].tolist() == [above(3.0), above(3.0), above(2.0)]
+        assert (found.deployed, found.n_runs) == ({0.4: above(3.0)}, 2)
+
+    @pytest.mark.parametrize(
+        ("source", "basis"),
+        [
+            (None, "shown"),
+            ("cross_run", "shown"),
+            ("in_sample", "shown"),
+            (Locked({}), "promised"),
+            (all_negative([1.0], prefix="explore"), "promised"),
+        ],
+    )
+    def test_only_other_runs_promise_a_budget(self, source: Source, basis: str) -> None:
+        assert Judgement(all_negative([1.0]), source, design()).basis == basis
 
     def test_folds(self) -> None:
         assert folds(40).tolist() == list(range(40))
@@ -207,9 +279,9 @@ class TestCalibrate:
     def test_a_run_never_sees_its_own_scores(self) -> None:
         rng = np.random.default_rng(3)
         runs = [list(rng.normal(size=5)) for _ in range(12)]
-        before = calibrate("strict", [0.2], negatives_of(*runs)).thresholds[0.2]
+        before = calibrated("strict", [0.2], all_negative(*runs)).thresholds[0.2]
         runs[4] = [100.0] * 5
-        after = calibrate("strict", [0.2], negatives_of(*runs)).thresholds[0.2]
+        after = calibrated("strict", [0.2], all_negative(*runs)).thresholds[0.2]
         assert after[4] == before[4]
         assert (after != before).sum() > 0
 
@@ -217,30 +289,27 @@ class TestCalibrate:
 class TestJudgement:
     values = np.arange(24.0).reshape(2, 12)
 
+    def judgement(self, values: np.ndarray, **of_lengths: dict[float, float]) -> Judgement:
+        locked = {int(name[1:]): thresholds for name, thresholds in of_lengths.items()}
+        return Judgement(scores_of(values, [80, None]), Locked(locked), design())
+
     def test_alarms_are_at_or_above_the_threshold(self) -> None:
-        judgement = Judgement(
-            scores_of(self.values, [80, None]),
-            None,
-            design(),
-            thresholds=dict.fromkeys((0.01, 0.05, 0.10), 13.0),
-        )
-        assert np.flatnonzero(judgement.alarms(0.05)).tolist() == list(range(13, 24))
+        judgement = self.judgement(self.values, _1=dict.fromkeys((0.01, 0.05, 0.10), 13.0))
+        alarms = judgement.alarms(0.05).grid.alarm
+        assert np.flatnonzero(alarms).tolist() == list(range(13, 24))
 
     def test_what_is_not_finite_raises_no_alarm(self) -> None:
         values = self.values.copy()
         values[1, 11] = np.inf
-        judgement = Judgement(
-            scores_of(values, [80, None]), None, design(), dict.fromkeys((0.01, 0.05, 0.1), 22.0)
-        )
-        assert judgement.alarms(0.05).sum() == 1
+        judgement = self.judgement(values, _1=dict.fromkeys((0.01, 0.05, 0.10), 22.0))
+        assert judgement.alarms(0.05).grid.alarm.sum() == 1
 
     def test_smoothing_takes_the_thresholds_locked_for_it(self) -> None:
         locked = dict.fromkeys((0.01, 0.05, 0.10), 13.0)
-        judgement = Judgement(
-            scores_of(self.values, [80, None]), None, design(), locked, {3: {**locked, 0.05: 5.0}}
-        )
+        judgement = self.judgement(self.values, _1=locked, _3={**locked, 0.05: 5.0})
         assert judgement.smoothed(1) is judgement
         assert judgement.smoothed(3).calibrated.deployed[0.05] == 5.0
+        assert judgement.smoothed(3) is judgement.smoothed(3)
         with pytest.raises(InputError, match=r"no locked thresholds for smoothing over 5"):
             judgement.smoothed(5)
 
@@ -249,10 +318,55 @@ class TestJudgement:
         values, events = rng.normal(size=(30, 40)), [*rng.integers(9, 40, 25) * 10, *[None] * 5]
         explore = scores_of(rng.normal(size=(20, 40)), [None] * 20, prefix="explore")
         rows = np.array([3, 29, 7, 11])
-        for calibration in (None, explore):
-            whole = Judgement(scores_of(values, events), calibration, design(primary_fpr=0.10))
+        for source in (None, explore):
+            whole = Judgement(scores_of(values, events), source, design(primary_fpr=0.10))
             chosen = whole.select(rows)
-            alone = Judgement(whole.evaluation.select(rows), calibration, whole.design)
+            alone = Judgement(whole.evaluation.select(rows), source, whole.design)
+            assert chosen.n_runs == alone.n_runs == 4
+            assert chosen.n_events == alone.n_events == 3
+            assert chosen.evaluation.runs == alone.evaluation.runs
             assert (chosen.windows.negative == alone.windows.negative).all()
             assert (chosen.negatives.values == alone.negatives.values).all()
-            assert (chosen.alarms(0.10) == whole.alarms(0.10)[rows]).all()
+            assert np.array_equal(chosen.maxima, alone.maxima, equal_nan=True)
+            assert all(map(np.array_equal, chosen.tops, alone.tops))
+            assert chosen.basis == whole.basis
+            for by_all, by_some in (
+                (whole.calibrated.thresholds[0.1], chosen.calibrated.thresholds[0.1]),
+                (whole.run_calibrated.thresholds[0.05], chosen.run_calibrated.thresholds[0.05]),
+                (whole.alarms(0.1).detected, chosen.alarms(0.1).detected),
+                (whole.alarms(0.1).false_alarm_rates, chosen.alarms(0.1).false_alarm_rates),
+                (whole.first_alarms(0.05).step, chosen.first_alarms(0.05).step),
+            ):
+                assert np.array_equal(by_all[rows], by_some, equal_nan=True)
+
+    def test_a_part_of_a_part_is_a_part_of_the_whole(self) -> None:
+        rng = np.random.default_rng(1)
+        whole = Judgement(scores_of(rng.normal(size=(30, 40)), [300] * 30), None, design())
+        part = whole.select(np.arange(5, 25)).select(np.array([3, 0]))
+        assert part.evaluation.runs == ("run_8", "run_5")
+        assert np.array_equal(part.smoothed(3).maxima, whole.smoothed(3).maxima[[8, 5]])
+
+    def test_in_sample_calibrates_on_the_chosen_runs_alone(self) -> None:
+        rng = np.random.default_rng(2)
+        chosen = design(protocol="v0.4")
+        whole = Judgement(scores_of(rng.normal(size=(30, 40)), [300] * 30), "in_sample", chosen)
+        rows = np.arange(7)
+        alone = Judgement(whole.evaluation.select(rows), "in_sample", chosen)
+        assert whole.select(rows).calibrated.deployed == alone.calibrated.deployed
+
+
+def test_a_published_rule_is_calibrated_by_nobody() -> None:
+    judgement = Judgement(all_negative([0.0, 1.0]), None, design(), basis="rule")
+    found = judgement.run_calibrated
+    assert set(found.deployed.values()) == {0.5}
+    assert found.n_runs is None
+
+
+def test_run_thresholds_come_from_the_greatest_negative_of_each_run() -> None:
+    scores = scores_of([[3.0, 7.0, 1.0] + [9.0] * 9, [4.0] + [9.0] * 5, [0.0] * 3], [60, None, 20])
+    judgement = Judgement(scores, None, design())
+    # Steps 0, 10, 20 of run 0; step 0 of run 1, which ends at 50; none of run 2.
+    assert np.array_equal(judgement.maxima, [7.0, 4.0, np.nan], equal_nan=True)
+    maxima = run_maxima(scores.values, judgement.windows.negative)
+    assert np.array_equal(maxima, judgement.maxima, equal_nan=True)
+    assert run_threshold(maxima, 0.5) == above(7.0)

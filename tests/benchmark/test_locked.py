@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from score_builders import design, noise_scores, raised_before_event
 
-from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.judgement import Judgement, Locked
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import judge
 from gmb_hf.design.lock import CENTRAL, Lock, LockedCandidate, member_key
@@ -25,16 +25,18 @@ def test_a_locked_score_is_judged_as_by_its_explore_runs(tmp_path: Path) -> None
     windows[150] = (explored(1, 40, "explore"), explored(8, 50, "run"))
     explore, held_out = windows[100]
     itself = Judgement(explore, explore, CHOSEN)
-    members = {
-        member_key(window=window, smooth=smooth): Judgement(one, one, CHOSEN)
-        .smoothed(smooth)
-        .calibrated.deployed
+    members = {CENTRAL: itself} | {
+        member_key(window=window, smooth=smooth): Judgement(one, one, CHOSEN).smoothed(smooth)
         for window, (one, _) in windows.items()
         for smooth in (1, 3)
     }
+    frozen = LockedCandidate.freeze(
+        {key: one.calibrated.deployed for key, one in members.items()},
+        first_alarm={key: one.run_calibrated.deployed for key, one in members.items()},
+    )
     lock = Lock.build(
         CHOSEN,
-        {"score": LockedCandidate.freeze({CENTRAL: itself.calibrated.deployed, **members})},
+        {"score": frozen},
         explore_fingerprint="f",
         explore_runs=explore.runs,
         explore_seeds=range(40),
@@ -43,12 +45,13 @@ def test_a_locked_score_is_judged_as_by_its_explore_runs(tmp_path: Path) -> None
     read = Lock.read(lock.write(tmp_path / "lock.yaml"))
 
     def locked(window: int, scores: Scores) -> Judgement:
-        by_length = {
-            smooth: read.thresholds("score", member_key(window=window, smooth=smooth))
-            for smooth in (1, 3)
-        }
-        runs = read.x_lock.n_calibration_runs
-        return Judgement(scores, None, CHOSEN, by_length[1], by_length, calibration_runs=runs)
+        keys = {smooth: member_key(window=window, smooth=smooth) for smooth in (1, 3)}
+        source = Locked(
+            {smooth: read.thresholds("score", key) for smooth, key in keys.items()},
+            {smooth: read.run_thresholds("score", key) for smooth, key in keys.items()},
+            read.x_lock.n_calibration_runs,
+        )
+        return Judgement(scores, source, CHOSEN)
 
     by_lock = judge(
         locked(100, held_out),
