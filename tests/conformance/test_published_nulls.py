@@ -80,7 +80,9 @@ def test_coverage_and_what_chance_gives(
     assert point.x_baselines["shift"].p_value == pytest.approx(shift_p, abs=0.04)
     assert point.x_baselines["risk_set"].detection_rate == pytest.approx(risk, abs=0.015)
     assert point.x_baselines["risk_set"].p_value == pytest.approx(risk_p, abs=0.015)
-    assert point.x_p_value == max(point.x_baselines["shift"].p_value, point.x_baselines["risk_set"].p_value)
+    assert point.x_p_value == max(
+        point.x_baselines["shift"].p_value, point.x_baselines["risk_set"].p_value
+    )
 
 
 def test_the_score_may_not_raise_an_alarm(published: Judgement) -> None:
