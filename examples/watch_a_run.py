@@ -8,8 +8,8 @@ shows the same inside a Trainer. Explore runs are skipped. The first run shown i
 alarm is raised inside the safe gap before its event; the results say how many events are detected.
 
 In the second run, the columns that the monitor needs keep their last value from halfway to the
-event on, as if read from a stale copy. Such a score never rises. The run shown is the first in which
-the monitor notices this and abstains before the event; earlier runs are counted.
+event on, as if from a stale copy. Such a score never rises. The run shown is the first in which the
+monitor notices this and abstains before the event; earlier runs are counted.
 """
 
 from __future__ import annotations
