@@ -16,7 +16,17 @@ from gmb_hf.base.escape import number
 from gmb_hf.base.tables import Column, Row, Table
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import Answer, App, DesignCommand, MoreRuns, Private, Runs, option, product
+from gmb_hf.cli.options import (
+    Answer,
+    App,
+    DesignCommand,
+    MoreRuns,
+    Private,
+    Runs,
+    option,
+    product,
+    rare,
+)
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.planning import Pilot
@@ -81,14 +91,14 @@ def lock(
     sign: Annotated[int, option("Of --score: +1, high means risk; -1, low does.")] = 1,
     sees_test_labels: Annotated[
         bool | None,
-        option(
+        rare(
             "Whether held-out labels went into the columns of --score.",
             "--sees-test-labels/--no-test-labels",
         ),
     ] = None,
     out: Annotated[Path | None, option("Where to write the lock.")] = None,
     strict_lint: Annotated[
-        bool, option("Refuse a design with warnings as well.", "--strict-lint")
+        bool, rare("Refuse a design with warnings as well.", "--strict-lint")
     ] = False,
     explain: Annotated[
         bool, option("Print each frozen choice in a sentence.", "--explain")
@@ -96,9 +106,9 @@ def lock(
     made: Annotated[
         Path | None, option("With --explain or --publish: a lock that is there.", "--lock")
     ] = None,
-    force: Annotated[bool, option("Replace a lock that is there.", "--force")] = False,
+    force: Annotated[bool, rare("Replace a lock that is there.", "--force")] = False,
     publish: Annotated[
-        str | None, option("Commit it to this dataset of the Hub, which shows that it came first.")
+        str | None, rare("Commit it to this dataset of the Hub, which shows that it came first.")
     ] = None,
     private: Private = False,
 ) -> None:
@@ -175,6 +185,7 @@ def _prepare(
 
     log = read_runs(given)
     fields = options.design_fields(context)
+    options.refuse_candidates(fields, scores)
     if scores:
         fields["candidates"] = [own_score(name, log, **known) for name in scores]
     with options.said_in_options():
@@ -340,29 +351,44 @@ class PlanCommand(DesignCommand):
 def plan(
     context: typer.Context,
     warned: Annotated[
-        float | None, option("Share of events that its first alarm warns of. [0.5]")
+        float | None,
+        option(
+            "Share of events that its first alarm warns of.", metavar="share", show_default="0.5"
+        ),
     ] = None,
     coverage: Annotated[
-        float | None, option("By windows: share of events that the score warns of. [0.5]")
+        float | None,
+        option(
+            "By windows: share of events that the score warns of.",
+            metavar="share",
+            show_default="0.5",
+        ),
     ] = None,
     power: Annotated[
-        float, option("Probability of a conclusive verdict, if the score is so good.")
+        float,
+        option("Probability of a conclusive verdict, if the score is so good.", metavar="share"),
     ] = 0.8,
     candidates: Annotated[
-        int | None, option("Scores in the lock; 1, or those of --prereg.")
+        int | None, option("Scores in the lock.", show_default="1, or those of --prereg")
     ] = None,
     assume_windows: Annotated[
         float | None,
-        option("Independent negative windows a run: runs' rates vary by f(1-f)/this. [10]"),
+        rare(
+            "Independent negative windows a run: runs' rates vary by f(1-f)/this.",
+            show_default="10",
+        ),
     ] = None,
     assume_events: Annotated[
-        float | None, option("Share of runs that have an event. [0.9]")
+        float | None,
+        rare("Share of runs that have an event.", metavar="share", show_default="0.9"),
     ] = None,
     assume_negatives: Annotated[
-        float | None, option("Share of runs that have negative windows. [0.75]")
+        float | None,
+        rare("Share of runs that have negative windows.", metavar="share", show_default="0.75"),
     ] = None,
     assume_chance: Annotated[
-        float | None, option("Share of events by chance at equal cost; left out unless given.")
+        float | None,
+        rare("Share of events by chance at equal cost; left out unless given.", metavar="share"),
     ] = None,
     prereg: Annotated[Path | None, option("Take the design from this preregistration.")] = None,
     pilot: Annotated[
@@ -371,11 +397,9 @@ def plan(
     more_runs: MoreRuns = None,
     score: Annotated[str | None, option("Pilot: a column, or an indicator.")] = None,
     sign: Annotated[int, option("Pilot: +1, or -1 where low scores mean risk.")] = 1,
-    step_column: Annotated[str, option("Pilot: column of steps.")] = "step",
-    run_column: Annotated[str, option("Pilot: column that tells runs apart.")] = "run",
-    out: Annotated[
-        Path | None, option("Write the plan, as .json or .yaml; else nothing is.")
-    ] = None,
+    step_column: Annotated[str, rare("Pilot: column of steps.")] = "step",
+    run_column: Annotated[str, rare("Pilot: column that tells runs apart.")] = "run",
+    out: Annotated[Path | None, rare("Write the plan, as .json or .yaml; else nothing is.")] = None,
 ) -> None:
     """Say how many explore and held-out runs to train for a verdict, and what each number buys."""
     from gmb_hf.benchmark.planning import check_ending, plan_runs, write_plan

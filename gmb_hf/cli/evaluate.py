@@ -25,6 +25,7 @@ from gmb_hf.cli.options import (
     argument,
     different_data,
     option,
+    rare,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ _WHY_NOT = {
     "w_event": "the reference's jump is counted in checkpoints; say --jump-checkpoints",
     "nan": "the reference has no rule for NaN; mend the column",
 }
-_compat = partial(option, rich_help_panel="Protocol compat")
+_compat = partial(rare, heading="Protocol compat")
 
 
 def evaluate(
@@ -72,7 +73,7 @@ def evaluate(
     runs: Runs,
     more_runs: MoreRuns = None,
     lock: Annotated[Path | None, option("Judge held-out runs by this lock.")] = None,
-    out: Annotated[Path, option("Folder for the results.")] = Path("results"),
+    out: Annotated[Path, option("Folder for the results.", metavar="folder")] = Path("results"),
     score: Annotated[
         list[str] | None,
         option(
@@ -83,29 +84,29 @@ def evaluate(
     sign: Annotated[int, option("+1: high scores mean risk; -1: low ones do.")] = 1,
     sees_test_labels: Annotated[
         bool | None,
-        option(
+        rare(
             "Whether held-out labels went into these columns.",
             "--sees-test-labels/--no-test-labels",
         ),
     ] = None,
-    explore_runs: Annotated[list[str] | None, option("Find the thresholds on these runs.")] = None,
+    explore_runs: Annotated[list[str] | None, rare("Find the thresholds on these runs.")] = None,
     protocol: Annotated[
-        str, option("strict, v0.4, or compat (the reference's own numbers).")
+        str, rare("strict, v0.4, or compat (the reference's own numbers).")
     ] = "strict",
     step_column: StepColumn = "step",
     run_column: RunColumn = "run",
     require_supported: Annotated[
-        bool, option("Exit 1 unless a score may raise an alarm.", "--require-supported")
+        bool, rare("Exit 1 unless a score may raise an alarm.", "--require-supported")
     ] = False,
     transfer: Annotated[
         bool,
-        option(
+        rare(
             "With --lock: these runs are of another system, where budgets must be shown.",
             "--transfer",
         ),
     ] = False,
     figures: Figures = True,
-    force: Annotated[bool, option("Replace other results in --out.", "--force")] = False,
+    force: Annotated[bool, rare("Replace other results in --out.", "--force")] = False,
     thresholds: Annotated[str | None, _compat("Thresholds from outside, one a target.")] = None,
     last_rows: Annotated[int | None, _compat("Keep the end of each log.")] = None,
     jump_checkpoints: Annotated[int, _compat("The jump, and the mean before it.")] = 2,
@@ -177,6 +178,7 @@ def evaluate(
                 (panel.read(HELD_OUT), earlier) if HELD_OUT in panel.parts else (earlier, None)
             )
         known: Any = {"sign": sign, "sees_test_labels": sees_test_labels}
+        options.refuse_candidates(design, score)
         design["candidates"] = [own_score(name, log, **known) for name in score or ()]
         try:
             fixed = Design.of(design) if panel is None else panel.design().replace(**design)

@@ -24,7 +24,14 @@ def run(
     context: typer.Context,
     out: Annotated[Path, product("Folder for all of it; an earlier start resumes.", "runs/quick")],
     preset: RunPreset = "quick",
-    changes: Changes = None,
+    changes: Annotated[
+        list[str] | None,
+        option(
+            "Change a field: training.lr=3e-3, or of the design: horizon=200.",
+            "--set",
+            metavar="field=value",
+        ),
+    ] = None,
     device: Device = "auto",
     jobs: Jobs = None,
     figures: Figures = True,

@@ -12,7 +12,17 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import number, p_value
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import Answer, App, Changes, Device, Figures, argument, option, product
+from gmb_hf.cli.options import (
+    Answer,
+    App,
+    Changes,
+    Device,
+    Figures,
+    argument,
+    option,
+    product,
+    rare,
+)
 
 if TYPE_CHECKING:
     from gmb_hf.protocol.sequential.summary import RetentionSummary
@@ -21,7 +31,7 @@ app, icl = App(), App()
 
 Suite = Annotated[str, option("modular or formal.")]
 LossPositions = Annotated[str | None, option("answer or all.")]
-DataSeed = Annotated[int | None, option("Draws the split; 42.")]
+DataSeed = Annotated[int | None, rare("Draws the split.", show_default="42")]
 Prime = Annotated[int | None, option("Modulus of the modular suite.")]
 Baseline = Annotated[
     str | None, option("Which variant the others are held against; dense, or the first.")
@@ -43,22 +53,20 @@ def run(
         str | None, option("Updates in each phase, or one number a phase: 500,1000,...")
     ] = None,
     stop_loss: Annotated[
-        float | None, option("Held-out loss at which a seed's phase ends; --set can say none.")
+        float | None, rare("Held-out loss at which a seed's phase ends; --set can say none.")
     ] = None,
-    stop_early: Annotated[
-        str | None, option("In which phases, e.g. 1,2; all if not given.")
-    ] = None,
+    stop_early: Annotated[str | None, rare("In which phases, e.g. 1,2; all if not given.")] = None,
     carry_optimizer: Annotated[
-        bool, option("Keep AdamW's moments from phase to phase.", "--carry-optimizer")
+        bool, rare("Keep AdamW's moments from phase to phase.", "--carry-optimizer")
     ] = False,
     op_token: Annotated[
-        str | None, option("shared: one token for all operations, as published; or distinct.")
+        str | None, rare("shared: one token for all operations, as published; or distinct.")
     ] = None,
     loss_positions: Annotated[
-        str | None, option("answer, or all: the loss over every token of the rows.")
+        str | None, rare("answer, or all: the loss over every token of the rows.")
     ] = None,
     compat_batch: Annotated[
-        bool, option("Drop the last training row, as published.", "--compat-batch")
+        bool, rare("Drop the last training row, as published.", "--compat-batch")
     ] = False,
     data_seed: DataSeed = None,
     prime: Prime = None,
