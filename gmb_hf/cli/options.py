@@ -207,12 +207,12 @@ class Command(TyperCommand):
 
     def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
         """What stands behind the name of the command; nothing that is hidden."""
-        shown = (one for one in self.get_params(ctx) if not one.hidden)
+        shown = (one for one in self.get_params(ctx) if not _hidden(one))
         return ["[OPTIONS]", *(word for one in shown for word in one.get_usage_pieces(ctx))]
 
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
         """Arguments and options under their headings; a name that is long has its own line."""
-        shown = [one for one in self.get_params(ctx) if one.name == _ALL or not one.hidden]
+        shown = [one for one in self.get_params(ctx) if one.name == _ALL or not _hidden(one)]
         panels = {one: getattr(one, "rich_help_panel", None) for one in shown}
         left_out = [one for one in shown if isinstance(panels[one], Rare)]
         if len(shown) <= _MOST_SHOWN or not left_out:
@@ -227,6 +227,10 @@ class Command(TyperCommand):
         for heading, rows in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(rows, col_max=min(30, formatter.width // 3))
+
+
+def _hidden(parameter: Any) -> bool:
+    return bool(parameter.hidden)
 
 
 def _explained(one: Any, ctx: typer.Context) -> tuple[str, str]:

@@ -70,7 +70,7 @@ class TestSet:
         typed = ("--set", "event.type=E_plateau", "--set", "plateau_threshold=.9")
         done = gmb(*looking, *typed, "--set", "event.x_plateau_checkpoints=5")
         assert done.code == 0, done
-        assert "plateau" in done.out
+        assert "5 consecutive checkpoints with test_acc at or above 0.9" in done.out
         assert "--set event.type=E_plateau --set plateau_threshold=.9" in done.next_command
 
     @pytest.mark.parametrize("command", TAKE_A_DESIGN)
