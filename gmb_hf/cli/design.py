@@ -24,7 +24,6 @@ from gmb_hf.cli.options import (
     Private,
     Runs,
     option,
-    product,
     rare,
 )
 
@@ -45,10 +44,15 @@ Score = Annotated[
 
 @app.command()
 def init(
-    out: Annotated[Path, product("Where to write it.", "prereg.yaml")],
-    force: Annotated[bool, option("Replace a file that is there.", "--force")] = False,
+    out: Path,
+    force: bool = False,
 ) -> None:
-    """Write a commented preregistration to fill in."""
+    """Write a commented preregistration to fill in.
+
+    Options:
+        out (prereg.yaml): Where to write it.
+        force: Replace a file that is there.
+    """
     from gmb_hf.base.files import write_text
     from gmb_hf.design.design import Design
 
@@ -83,12 +87,12 @@ def explore(
 
 def lock(
     context: typer.Context,
-    runs: Annotated[list[str] | None, option("Explore logs: files, folders or globs.")] = None,
+    runs: list[str] | None = None,
     more_runs: MoreRuns = None,
     prereg: Prereg = None,
     preset: Preset = None,
     score: Score = None,
-    sign: Annotated[int, option("Of --score: +1, high means risk; -1, low does.")] = 1,
+    sign: int = 1,
     sees_test_labels: Annotated[
         bool | None,
         rare(
@@ -96,23 +100,29 @@ def lock(
             "--sees-test-labels/--no-test-labels",
         ),
     ] = None,
-    out: Annotated[Path | None, option("Where to write the lock.")] = None,
-    strict_lint: Annotated[
-        bool, rare("Refuse a design with warnings as well.", "--strict-lint")
-    ] = False,
-    explain: Annotated[
-        bool, option("Print each frozen choice in a sentence.", "--explain")
-    ] = False,
+    out: Path | None = None,
+    strict_lint: bool = False,
+    explain: bool = False,
     made: Annotated[
         Path | None, option("With --explain or --publish: a lock that is there.", "--lock")
     ] = None,
-    force: Annotated[bool, rare("Replace a lock that is there.", "--force")] = False,
-    publish: Annotated[
-        str | None, rare("Commit it to this dataset of the Hub, which shows that it came first.")
-    ] = None,
+    force: bool = False,
+    publish: str | None = None,
     private: Private = False,
 ) -> None:
-    """Freeze the design and the thresholds found on explore runs; unsound designs are refused."""
+    """Freeze the design and the thresholds found on explore runs; unsound designs are refused.
+
+    Options:
+        runs: Explore logs: files, folders or globs.
+        sign: Of --score: +1, high means risk; -1, low does.
+        out: Where to write the lock.
+        explain: Print each frozen choice in a sentence.
+
+    More options:
+        strict_lint: Refuse a design with warnings as well.
+        force: Replace a lock that is there.
+        publish: Commit it to this dataset of the Hub, which shows that it came first.
+    """
     from gmb_hf.benchmark.locking import make_lock
     from gmb_hf.design.explain import explain as sentences
     from gmb_hf.design.lint import declared
@@ -364,10 +374,7 @@ def plan(
             show_default="0.5",
         ),
     ] = None,
-    power: Annotated[
-        float,
-        option("Probability of a conclusive verdict, if the score is so good.", metavar="share"),
-    ] = 0.8,
+    power: float = 0.8,
     candidates: Annotated[
         int | None, option("Scores in the lock.", show_default="1, or those of --prereg")
     ] = None,
@@ -386,22 +393,31 @@ def plan(
         float | None,
         rare("Share of runs that have negative windows.", metavar="share", show_default="0.75"),
     ] = None,
-    assume_chance: Annotated[
-        float | None,
-        rare("Share of events by chance at equal cost; left out unless given.", metavar="share"),
-    ] = None,
-    prereg: Annotated[Path | None, option("Take the design from this preregistration.")] = None,
-    pilot: Annotated[
-        list[str] | None, option("Measure instead of assume: logs of pilot runs.")
-    ] = None,
+    assume_chance: float | None = None,
+    prereg: Path | None = None,
+    pilot: list[str] | None = None,
     more_runs: MoreRuns = None,
-    score: Annotated[str | None, option("Pilot: a column, or an indicator.")] = None,
-    sign: Annotated[int, option("Pilot: +1, or -1 where low scores mean risk.")] = 1,
-    step_column: Annotated[str, rare("Pilot: column of steps.")] = "step",
-    run_column: Annotated[str, rare("Pilot: column that tells runs apart.")] = "run",
-    out: Annotated[Path | None, rare("Write the plan, as .json or .yaml; else nothing is.")] = None,
+    score: str | None = None,
+    sign: int = 1,
+    step_column: str = "step",
+    run_column: str = "run",
+    out: Path | None = None,
 ) -> None:
-    """Say how many explore and held-out runs to train for a verdict, and what each number buys."""
+    """Say how many explore and held-out runs to train for a verdict, and what each number buys.
+
+    Options:
+        power (share): Probability of a conclusive verdict, if the score is so good.
+        prereg: Take the design from this preregistration.
+        pilot: Measure instead of assume: logs of pilot runs.
+        score: Pilot: a column, or an indicator.
+        sign: Pilot: +1, or -1 where low scores mean risk.
+
+    More options:
+        assume_chance (share): Share of events by chance at equal cost; left out unless given.
+        step_column: Pilot: column of steps.
+        run_column: Pilot: column that tells runs apart.
+        out: Write the plan, as .json or .yaml; else nothing is.
+    """
     from gmb_hf.benchmark.planning import check_ending, plan_runs, write_plan
     from gmb_hf.benchmark.planning import pilot as measure
     from gmb_hf.benchmark.prepare import own_score

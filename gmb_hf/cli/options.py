@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
+import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -284,8 +286,50 @@ class App(typer.Typer):
     def command(
         self, name: str | None = None, *, cls: Any = None, **settings: Any
     ) -> Callable[[_Function], _Function]:
-        """As of typer; the class of a command is `Command` if not given."""
-        return super().command(name, cls=cls or Command, **settings)
+        """As of typer; the class is `Command` if not given, and the docstring says the options."""
+        register = super().command
+
+        def add(function: _Function) -> _Function:
+            about = declare(function)
+            return register(name, cls=cls or Command, help=about, **settings)(function)
+
+        return add
+
+
+_HEADING = re.compile(r"\n\n([A-Z][\w ]*):\n(?= )")
+_ENTRY = re.compile(r"(\w+)(?: \((.+?)\))?: (.*)")
+
+
+def declare(function: Callable[..., Any]) -> str:
+    """Make of the docstring of a command what its parameters say in help; returns the rest of it.
+
+    A docstring reads as the help does. A parameter stands under `Arguments:`, `Options:` or `More
+    options:` (which `--help-all` shows) as `name (kind): What it is.`; the kind of value may be
+    left out. Under another heading it is rare as well. A bool that is False is a flag.
+    """
+    about, *blocks = _HEADING.split(inspect.getdoc(function) or "")
+    hints = typing.get_type_hints(function, include_extras=True)
+    defaults = inspect.signature(function).parameters
+    for heading, block in zip(blocks[::2], blocks[1::2], strict=True):
+        entries = re.sub(r"\n {8,}", " ", f"\n{block}").split("\n    ")[1:]
+        for entry in entries:
+            if (found := _ENTRY.fullmatch(entry)) is None:
+                raise ValueError(f"{function.__name__}: {entry!r} explains no parameter")
+            name, kind, text = found.groups()
+            if hasattr(hints[name], "__metadata__"):  # this was done before
+                continue
+            flag = [f"--{name.replace('_', '-')}"] if defaults[name].default is False else []
+            about_it: dict[str, Any] = {"help": text, "metavar": kind}
+            if heading == "Arguments":
+                made = typer.Argument(**about_it)
+            elif heading == "Options":
+                made = typer.Option(*flag, **about_it)
+            else:
+                panel = Rare("Options" if heading == "More options" else heading)
+                made = typer.Option(*flag, **about_it, rich_help_panel=panel)
+            hints[name] = Annotated[hints[name], made]
+    function.__annotations__ = hints
+    return about
 
 
 def several(*names: str) -> type[Command]:
@@ -572,9 +616,8 @@ def _value(name: str, said: Said) -> Any:
     if items is float:
         found = numbers(how, value, kind=kind, example="0.01,0.05,0.10")
         return [fraction(how, rate) for rate in found] if kind == "rates" else list(found)
-    return converted(
-        value, annotation, where=f"{how}={value}" if said.by_set else f"{how} {value!r}"
-    )
+    where = f"{how}={value}" if said.by_set else f"{how} {value!r}"
+    return read_value(annotation, value, where=where)
 
 
 _EVENT = "TYPE[:key=value,...]"
