@@ -123,4 +123,4 @@ class TestSet:
         assert "training.lr=fast: expected a number" in refused(
             *SMOKE, "--out=x", "--set=training.lr=fast"
         )
-        assert "benchmark.horizon must be" in refused(*SMOKE, "--out=x", "--set=horizon=0")
+        assert "horizon must be greater than" in refused(*SMOKE, "--out=x", "--set=horizon=0")
