@@ -19,7 +19,7 @@ from gmb_hf.cli.options import App, Private, Repo, option, product, several
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gmb_hf.hub.datasets import About, Config
+    from gmb_hf.hub.datasets import About, DatasetConfig
     from gmb_hf.tasks.text import Text
 
 build_app = App(no_args_is_help=False)
@@ -139,7 +139,7 @@ def runs_(
     _build(runs_configs(runs or (), license or ()), out, RUNS, version)
 
 
-def _build(configs: Sequence[Config], out: Path, about: About, version: str) -> None:
+def _build(configs: Sequence[DatasetConfig], out: Path, about: About, version: str) -> None:
     from gmb_hf.hub.datasets import build
 
     card = build(configs, out, about, version=version)

@@ -17,7 +17,7 @@ from gmb_hf.cli import output, screen
 from gmb_hf.cli.options import App, Changes, Device, Figures, argument, option, product, several
 
 if TYPE_CHECKING:
-    from gmb_hf.protocol.answers.files import Scores
+    from gmb_hf.protocol.answers.files import CheckpointScores
     from gmb_hf.protocol.scaling.fit import ScalingFit
 
 app = App()
@@ -314,10 +314,10 @@ def answer(
         batch_size: Continuations made at once.
     """
     from gmb_hf.protocol.answers.files import read_prompts
-    from gmb_hf.protocol.answers.generating import Sampling, about_path, generate
+    from gmb_hf.protocol.answers.generating import AnswerSampling, about_path, generate
     from gmb_hf.protocol.answers.models import find_checkpoints
 
-    sampling = Sampling(
+    sampling = AnswerSampling(
         samples=(1 if greedy else 8) if samples is None else samples,
         new_tokens=new_tokens,
         temperature=temperature,
@@ -423,7 +423,7 @@ def consistency(
     _finish(out, files.consistency(given, first_words=first_words, any_case=any_case))
 
 
-def _finish(out: Path, scores: Scores) -> None:
+def _finish(out: Path, scores: CheckpointScores) -> None:
     """Write the scores, show those of the first run, and say how they come into a log."""
     from gmb_hf.protocol.answers.files import write_scores
 
