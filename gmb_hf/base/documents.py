@@ -163,15 +163,34 @@ def items_in(annotation: Any) -> type | None:
     return scalar_in(get_args(bare)[0]) if get_origin(bare) is tuple else None
 
 
+def unit_of(field: FieldInfo) -> str | None:
+    """The unit of a field, a word beside its bounds: `Annotated[int, Field(ge=1), "steps"]`."""
+    own = (one for one in field.metadata if isinstance(one, str))
+    return next(own, None) or _unit_in(field.annotation)
+
+
+def _unit_in(annotation: Any) -> str | None:
+    own = (one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, str))
+    return next(own, None) or next(filter(None, map(_unit_in, get_args(annotation))), None)
+
+
 def read_value(annotation: Any, text: str, *, where: str) -> Any:
     """What a person typed as a value of a field's type; `where` opens the message of an error.
 
-    `none` is None where that is allowed, a list has commas, and what is neither a list nor a
-    number, text, true or false is written as in YAML.
+    `none` is None where that is allowed, a list has commas, `0:32` among whole numbers is 0 to 31,
+    and what is neither a list nor a number, text, true or false is written as in YAML.
     """
     text, kind, items = text.strip(), scalar_in(annotation), items_in(annotation)
     if text.lower() in ("none", "null") and type(None) in get_args(annotation):
         return None
+    if items is int:
+        parts = [part.partition(":") for part in text.split(",")]
+        try:
+            ranges = [range(int(a), int(b) if colon else int(a) + 1) for a, colon, b in parts]
+        except ValueError:
+            hint = "write whole numbers with commas, e.g. 80,100,120 or 0:32"
+            raise InputError(f"{where}: {hint}") from None
+        return tuple(number for some in ranges for number in some)
     if items is not None:
         return tuple(_typed(items, part.strip(), where) for part in text.split(","))
     return parse_yaml(text, where=where) if kind is None else _typed(kind, text, where)

@@ -100,8 +100,8 @@ def create_model(
     from gmb_hf.protocol.sequential.config import preset as sequential_preset
     from gmb_hf.protocol.sequential.train import model_shape
     from gmb_hf.training.checkpoints import save_model
-    from gmb_hf.training.ensemble import seeded_model
     from gmb_hf.training.launch import silence_transformers
+    from gmb_hf.training.stacked import seeded_model
     from gmb_hf.training.variants import parse_variant
 
     chosen = parse_variant(variant)
@@ -223,7 +223,7 @@ def measure(model: GrokkingTransformerForCausalLM, config: RunConfig, seed: int)
     """The held-out rows of a seed through a model."""
     import torch
 
-    from gmb_hf.training.ensemble import task_data
+    from gmb_hf.training.stacked import task_data
 
     data = task_data(config.task, seed)
     positions = torch.tensor(data.answer_positions)
