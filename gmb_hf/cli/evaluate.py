@@ -22,6 +22,7 @@ from gmb_hf.cli.options import (
     RunColumn,
     Runs,
     StepColumn,
+    argument,
     different_data,
     option,
     rare,

@@ -26,7 +26,7 @@ from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.results import Results
 from gmb_hf.hub.cards import CARD, KEY, Card, CardFingerprint, render_card
 from gmb_hf.hub.datasets import LICENSE
-from gmb_hf.report.answer import RUNS, answer, label_of
+from gmb_hf.report.answer import RUNS, answer
 from gmb_hf.report.curves import grokking_curves
 from gmb_hf.report.figures import draw
 from gmb_hf.report.report import headline_tables
@@ -417,7 +417,7 @@ def evaluations(saved: SavedModel, results: Results | None) -> list[EvalResult]:
     ]
     if results is None:
         return found
-    counts = Counter[str](map(label_of, results.indicators))
+    counts = Counter[str](item.label for item in results.indicators)
     runs = _runs_of(results)
     source = results.x_provenance
     judged: dict[str, Any] = {

@@ -47,7 +47,6 @@ from gmb_hf.hub.sources import part_of
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.catalogue import Indicator, Observables
 from gmb_hf.indicators.causal import Values
-from gmb_hf.report.answer import primary_budget
 from gmb_hf.report.page import class_of
 from gmb_hf.runs.joining import join_scores
 from gmb_hf.runs.metadata import EXTERNAL
@@ -485,7 +484,7 @@ def _not_checked(submission: Submission) -> Iterator[str]:
 
 
 def _budget(results: Results) -> float:
-    budget = primary_budget(results)
+    budget = results.primary_run_budget
     if budget is None:
         raise InputError("results: there are no first alarms by runs")
     return budget
