@@ -279,8 +279,9 @@ def _reproduce(context: typer.Context) -> None:
         show.say("compat repeats the published computation and never supports an alarm.")
     show.table(Table(columns, rows), above=True)
     show.say(
-        "FPR: share of all windows but the positive ones. covered: events warned of. lead: mean, "
-        f"in steps. Every run: tables/per_run.csv; every word: {out / 'report.md'}.",
+        "FPR: share of all windows but the positive ones. covered: events with an alarm in their "
+        "horizon. lead: mean, in steps. Every run: tables/per_run.csv; every word: "
+        f"{out / 'report.md'}.",
         style="dim",
     )
     show.checklist(results, out)
@@ -310,15 +311,6 @@ def _compat_settings(context: typer.Context) -> CompatSettings:
 
 
 # Results files: made again as a page, checked, and compared.
-
-_HEADS = {"label": "label", "AUC": "AUC", "FPR": "FPR", "coverage": "cover", "p": "p"}
-_HEADS_BY_RUNS = {
-    "label by runs": "label by runs",
-    "warned": "warned",
-    "timely": "timely",
-    "false runs": "false",
-    "p by runs": "p",
-}
 
 
 def report(
@@ -366,6 +358,34 @@ def validate(file: Annotated[Path, argument("A results file of anybody's, YAML o
     show.written([], following=show.command("results", "compare", file, "OTHER.yaml"))
 
 
+@app.command("show")
+def show_results(
+    results: Annotated[
+        Path, argument("A results file, or the folder that holds results.yaml.", metavar="RESULTS")
+    ],
+    score: Annotated[str | None, argument("Explain the label of this score alone.")] = None,
+) -> None:
+    """Show the verdicts of a results file; of one score every gate, in both units of counting."""
+    from gmb_hf.benchmark.results import Results
+    from gmb_hf.report.tables import gates_table
+
+    found = Results.read(results)
+    file = results / "results.yaml" if results.is_dir() else results
+    if score is None:
+        show.verdicts(found, file)
+        show.written([], following=show.command("results", "show", file, "SCORE"))
+        return
+    item = found.indicator(score)
+    show.answered(name=item.name, label=item.label, sentence=item.x_sentence, gates=item.x_gates)
+    show.say(f"{item.name}: {item.label}", style="bold")
+    show.say(item.x_sentence or "The file holds no sentence about it.")
+    if item.x_gates:
+        show.table(gates_table(item), above=True)
+    else:
+        show.notes([f"{file} holds no gates (x_gates): evaluate the runs again to see them"])
+    show.written([], following=show.command("report", file))
+
+
 @app.command()
 def compare(
     a: Annotated[Path, argument("A results file.", metavar="A")],
@@ -391,16 +411,11 @@ def compare(
     show.answered(comparable=found.comparable, comparison=found)
     show.say_whole("A", str(a))
     show.say_whole("B", str(b))
-    if found.by_runs:
-        show.table(_table(found, _HEADS_BY_RUNS), above=True)
-        show.say(
-            f"By runs, with a budget of {found.budget:g} of runs. warned and timely: shares of "
-            "events. *: differs from A. –: no such number. By windows:",
-            style="dim",
-        )
-    show.table(_table(found, _HEADS), above=True)
+    show.table(_table(found), above=True)
+    budget = "" if found.budget is None else f"a budget of {found.budget:g} of runs and "
     show.say(
-        f"FPR, cover and p: at a budget of {found.target:g}. *: differs from A. –: no such number.",
+        f"At {budget}a false positive rate of {found.target:g} by windows. *: differs from A. "
+        "–: no such number.",
         style="dim",
     )
     show.say(comparing.count_changes(found))
@@ -409,39 +424,37 @@ def compare(
     show.written(paths, following=show.command("results", "validate", b))
 
 
-def _table(found: ResultsComparison, heads: dict[str, str]) -> Table:
-    """What differs in these quantities, then what is the same."""
+def _table(found: ResultsComparison) -> Table:
+    """What differs, then what is the same."""
     columns = (
-        Column("score", shrinks_to=12),
+        Column("score", shrinks_to=10),
         Column(""),
-        *(
-            Column(head, align="l" if name.startswith("label") else "r")
-            for name, head in heads.items()
-        ),
+        Column("label"),
+        *(Column(one.short, align="r", from_width=one.from_width) for one in found.columns),
     )
     rows: list[Row | Line] = []
     for heading, changed in (("Different", True), ("The same", False)):
-        items = [one for one in found.indicators if one.differs(tuple(heads)) == changed]
-        rows += section([row for item in items for row in _rows(item, tuple(heads))], heading)
+        items = [one for one in found.indicators if one.changed == changed]
+        rows += section([row for item in items for row in _rows(item, found)], heading)
     return Table(columns, rows)
 
 
-def _rows(item: IndicatorPair, names: tuple[str, ...]) -> list[Row]:
+def _rows(item: IndicatorPair, found: ResultsComparison) -> list[Row]:
     """A line for each file; one line where they agree or only one has it."""
     from gmb_hf.report.compare import shown
 
     def cells(side: str) -> list[Text]:
         row = []
-        for name in names:
-            pair = item.values[name]
+        for column in (None, *found.columns):
+            pair = item.values[column.name if column else "label"]
             marked = side == "B" and item.only_in is None and pair.changed
-            text = shown(name, getattr(pair, side.lower())) + ("*" if marked else " ")
+            text = shown(column, getattr(pair, side.lower())) + ("*" if marked else " ")
             row.append(Text(text, style="bold" if marked else ""))
         return row
 
     name = item.name
     if item.only_in:
         return [[name, f"only in {item.only_in}", *cells(item.only_in)]]
-    if not item.differs(names):
+    if not item.changed:
         return [[name, "A, B", *cells("A")]]
     return [[name, "A", *cells("A")], ["", "B", *cells("B")]]

@@ -181,7 +181,7 @@ def trial(
 ) -> None:
     """Lock every signal on each panel's explore runs, and judge it once on the held-out ones."""
     from gmb_hf.jobs.trial import trial as hold
-    from gmb_hf.report.answer import KINDS, hardest
+    from gmb_hf.report.answer import KINDS
 
     found = hold(
         [name.strip() for name in panels.split(",")],
@@ -194,19 +194,19 @@ def trial(
         Column("panel"),
         Column("kind"),
         Column("best signal", shrinks_to=16),
-        Column("warned", number),
+        Column("detected", number),
         Column("false", number),
-        Column("blind", number),
-        Column("label by runs", shrinks_to=12),
+        Column("chance", number),
+        Column("label", shrinks_to=12),
     )
     rows = []
     for panel in found.panels:
         for kind in KINDS:
             own = [row for row in found.rows if (row.panel, row.kind) == (panel, kind)]
-            best = max(own, key=lambda row: row.at.warned or 0.0, default=None)
+            best = max(own, key=lambda row: row.at.detection_rate or 0.0, default=None)
             if best is not None:
-                worth = best.at.warned, best.at.false_share, hardest(best.at)
-                rows.append((panel, kind, best.item.name, *worth, best.first.label))
+                worth = best.at.detection_rate, best.at.false_alarm_rate, best.at.chance
+                rows.append((panel, kind, best.item.name, *worth, best.item.label))
     screen.table(Table(columns, rows))
     screen.written(found.paths, following=screen.command("panel", "show", found.panels[0]))
 

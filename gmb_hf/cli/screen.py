@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gmb_hf.base.repositories import Pushed
     from gmb_hf.benchmark.locking import Explored
     from gmb_hf.benchmark.results import Results
-    from gmb_hf.benchmark.verdict import IndicatorRecord
+    from gmb_hf.report.tables import ScoreRow
 
 _STYLES = {
     "SUPPORTED_FOR_ALARM": "bold green",
@@ -45,45 +45,24 @@ _EXPLAINS = "dim"  # how what explains a table is shown
 _WIDE = 160
 _share = partial(number, digits=2)
 _percent = "{:.0%}".format
-_VERDICTS = (
-    Column("score", shrinks_to=12),
-    Column("label"),
-    Column("AUC", _share, from_width=100),
-    Column("FPR", number),
-    Column("kept", str, from_width=100),
-    Column("near", str, from_width=100),
-    Column("cover", _share),
-    Column("chance", _share),
-    Column("p", p_value),
-    Column("lead", steps, from_width=100),
-    Column("reasons", shrinks_to=24, wraps=True, from_width=120),
-)
-_BY_RUNS = (
-    Column("score", shrinks_to=12),
-    Column("label by runs"),
-    Column("warned", _percent),
-    Column("timely", _percent),
-    Column("false", _percent),
-    Column("blind", _percent),
-    Column("p", p_value),
-    Column("lead", steps),
-    Column("by windows", from_width=104),
-    Column("AUC", _share, from_width=112),
-    Column("reasons", shrinks_to=24, wraps=True, from_width=140),
-)
 _EXPLORED = (
     Column("score", shrinks_to=12, take="indicator"),
     Column("sign", "{:+d}".format, take="sign"),
     Column("labels", take=lambda row: "test" if row.sees_test_labels else ""),
-    Column("warned", _share, take="warned"),
-    Column("timely", _share, take="timely"),
-    Column("false", _share, take="false_share"),
-    Column("blind", _share, take="blind"),
+    Column("detected", _share, take="detection_rate"),
+    Column("timely", _share, take="timely_rate"),
+    Column("false", _share, take="false_alarm_rate"),
+    Column("chance", _share, take="chance"),
     Column("p", p_value, take="run_p_value"),
     Column("AUC", _share, take="auc"),
     Column("FPR", number, take="achieved_fpr", from_width=120),
     Column("cover", _share, take="coverage", from_width=100),
-    Column("chance", _share, take="chance", from_width=100),
+    Column(
+        "by chance",
+        _share,
+        take=lambda row: max(row.nulls.values(), default=None),
+        from_width=120,
+    ),
     Column("lead", steps, take="lead_time_median", from_width=120),
 )
 
@@ -239,49 +218,51 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[..., None
 
 def verdicts(results: Results, report: Path) -> None:
     """The answer in a sentence, then the best scores of each group with their labels."""
-    from gmb_hf.core.thresholds import in_words
     from gmb_hf.report.answer import GROUPS, answer
+    from gmb_hf.report.tables import score_columns, score_rows
 
     found = answer(results)
-    row = partial(_verdict, target=found.target)
-    columns = _VERDICTS
-    if found.budget is not None:
-        row, columns = partial(_first_alarm, budget=found.budget), _BY_RUNS
-    rows: list[Row | Line] = []
-    for name, heading in GROUPS.items():
-        scores = [row(item) for item in found.group(name)]
-        rows += section(scores, heading, _MOST_SCORES[name], f" in {report}")
-    answered(
-        sentence=found.sentence,
-        may_alarm=found.may_alarm,
-        scores=[
-            {"group": name, **one}
-            for name in GROUPS
-            for one in records(Table(columns, [row(item) for item in found.group(name)]))
-        ],
+    numbers = score_columns(found)
+    columns = (
+        Column("score", shrinks_to=10, take=lambda row: signed(row.item.name, row.item.x_sign)),
+        Column("label", take=lambda row: Text(row.item.label, style=_STYLES[row.item.label])),
+        *(
+            Column(one.short, one.show, take=one.on_terminal, from_width=one.from_width)
+            for one in numbers
+        ),
+        Column("reasons", shrinks_to=24, wraps=True, from_width=150, take=_reasons),
     )
+    rows: list[Row | Line] = []
+    scores: list[dict[str, object]] = []
+    for name, heading in GROUPS.items():
+        own = score_rows(found, found.group(name))
+        shown = Table.of(own, columns).rows
+        rows += section(shown, heading, _MOST_SCORES[name], f" in {report}")
+        scores += [
+            {
+                "group": name,
+                "indicator": one.item.name,
+                "sign": one.item.x_sign,
+                "label": one.item.label,
+                "alarm_eligible": one.item.x_alarm_eligible,
+                **{column.name: column.on_terminal(one) for column in numbers},
+                "reasons": list(one.item.x_reasons),
+            }
+            for one in own
+        ]
+    answered(sentence=found.sentence, may_alarm=found.may_alarm, scores=scores)
     console().print()
     say(found.sentence, style="bold")
     table(Table(columns, rows), above=True)
-    reversed_too = " -score: reversed." * any(item.x_sign == -1 for item in found.ranked)
-    if found.budget is not None:
-        say(
-            f"By runs, if one acts on the first alarm. warned: share of events, early or timely. "
-            f"false: share of runs, budget {in_words(found.budget)}. blind: warned of by the "
-            "hardest blind alarm of the same cost. p: adjusted over scores. –: no such number."
-            + reversed_too,
-            style="dim",
-        )
-        say(answer(results, by_windows=True).sentence, style="dim")
-        return
-    decides = "kept" if results.x_protocol == "strict" else "near"
-    say(
-        f"FPR: false alarms, budget {found.target:g}. kept: budgets not exceeded. near: targets "
-        f"met within the tolerance, the specification's rule. {decides} decides. cover: share of "
-        "events warned of. chance: the same by chance at equal cost. p: adjusted over scores. "
-        f"–: no finite threshold.{reversed_too}",
-        style="dim",
-    )
+    width = console().width
+    said = [f"{one.short}: {one.about}." for one in numbers if one.from_width <= width]
+    reversed_too = ["-score: reversed."] * any(item.x_sign == -1 for item in found.ranked)
+    say(" ".join([*said, "–: no such number.", *reversed_too]), style=_EXPLAINS)
+
+
+def _reasons(row: ScoreRow) -> str:
+    scope = [f"only where {row.item.x_scope.where}"] if row.item.x_scope else []
+    return ", ".join([*scope, *row.item.x_reasons])
 
 
 def checklist(results: Results, folder: Path) -> None:
@@ -303,51 +284,6 @@ def checklist(results: Results, folder: Path) -> None:
     table(Table(columns, rows))
 
 
-def _first_alarm(item: IndicatorRecord, budget: float) -> Row:
-    from gmb_hf.report.answer import hardest, scope_of
-
-    first = item.x_first_alarm
-    if first is None:
-        return (signed(item.name, item.x_sign), *[None] * (len(_BY_RUNS) - 1))
-    point, where = first.at(budget), scope_of(item, by_runs=True)
-    abstains = point.answer == "ABSTAIN"
-    scope = [f"only where {where}"] if where else []
-    return (
-        signed(item.name, item.x_sign),
-        Text(first.label, style=_STYLES[first.label]),
-        None if abstains else point.warned,
-        None if abstains else point.timely,
-        None if abstains else point.false_share,
-        hardest(point),
-        first.p_adjusted,
-        point.lead_median,
-        Text(item.label, style=_STYLES[item.label]),
-        item.layer_A.auc,
-        ", ".join([*scope, *first.reasons]),
-    )
-
-
-def _verdict(item: IndicatorRecord, target: float) -> Row:
-    from gmb_hf.report.answer import shown_p
-
-    achieved, point = item.achieved(target), item.point(target)
-    abstains = achieved is None or achieved.x_answer == "ABSTAIN"
-    scope = [f"only where {item.x_scope.where}"] if item.x_scope else []
-    return (
-        signed(item.name, item.x_sign),
-        Text(item.label, style=_STYLES[item.label]),
-        item.layer_A.auc,
-        None if achieved is None or abstains else achieved.achieved,
-        item.layer_B.n_within,
-        item.layer_B.ok_targets,
-        None if point is None or abstains else point.coverage,
-        point.by_chance if point else None,
-        shown_p(item, target),
-        point.lead_time_median if point else None,
-        ", ".join([*scope, *item.x_reasons]),
-    )
-
-
 def signed(name: str, sign: int | None) -> str:
     """A score's name; a reversed one begins with a minus, which no ellipsis takes away."""
     return ("-" if sign == -1 else "") + one_line(name)
@@ -367,10 +303,10 @@ def explored(rows: Sequence[Explored], path: Path | None, budget: float) -> None
     every = Table.of(rows, _EXPLORED).rows
     table(Table(_EXPLORED, section(every, most=_MOST_EXPLORED, rest=elsewhere(path))))
     say(
-        f"By runs: the first alarm, with a budget of {in_words(budget)} falsely alarmed. warned: "
-        "share of events; timely: within the horizon. false: share of runs with a false alarm. "
-        "blind: warned by a blind alarm of that cost. –: no finite threshold. By windows: AUC; "
-        "FPR, cover, chance and lead on a wider terminal.",
+        f"By runs: the first alarm, with a budget of {in_words(budget)}. detected: share of "
+        "events; timely: within the horizon. false: share of runs with a false alarm. chance: "
+        "detected by the hardest chance baseline of that cost. –: no finite threshold. By windows: "
+        "AUC; FPR, cover, by chance and lead on a wider terminal.",
         style="dim",
     )
     say(

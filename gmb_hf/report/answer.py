@@ -207,8 +207,8 @@ class RankedVerdicts:
 
     def point(self, item: IndicatorRecord) -> FirstAlarmPointRecord | None:
         """What its first alarm is worth at the primary budget; None where that was not judged."""
-        first = item.x_first_alarm
-        return None if first is None or self.budget is None else first.at(self.budget)
+        points = item.x_first_alarm.at_budget if item.x_first_alarm else ()
+        return next((point for point in points if point.budget == self.budget), None)
 
     def detection(self, item: IndicatorRecord) -> Detection:
         """What it detects at the primary operating point."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,11 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.base.files import write_text
 from gmb_hf.base.tables import Column, Table, follow
 from gmb_hf.benchmark.results import Results
-from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.report.answer import primary_budget, primary_target, shown_p
+from gmb_hf.report.answer import Answer, answer
+from gmb_hf.report.tables import ScoreColumn, score_columns, score_rows
 
 Value = str | float | None
 
-QUANTITIES = ("label", "AUC", "FPR", "coverage", "p")
-BY_RUNS = ("label by runs", "warned", "timely", "false runs", "p by runs")
-"""Of the first alarm, beside those by windows where either file has them."""
 _FINGERPRINTED = ("judged data", "preregistration")
 _STATEMENTS = """
 event.type event.t_event_by_seed boundary.task boundary.model boundary.seeds_eval x_protocol
@@ -52,7 +49,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class IndicatorPair:
-    """One indicator in both files, its values by the names in `BY_RUNS` and `QUANTITIES`.
+    """One indicator in both files: its label, and its numbers by the names of `score_columns`.
 
     `only_in` is "A" or "B" where the other file does not have it.
     """
@@ -64,11 +61,7 @@ class IndicatorPair:
     @property
     def changed(self) -> bool:
         """Whether anything differs."""
-        return self.differs(tuple(self.values))
-
-    def differs(self, names: Sequence[str]) -> bool:
-        """Whether any of these quantities does."""
-        return self.only_in is not None or any(self.values[name].changed for name in names)
+        return self.only_in is not None or any(pair.changed for pair in self.values.values())
 
 
 @dataclass(frozen=True)
@@ -76,8 +69,9 @@ class ResultsComparison:
     """Two results files.
 
     Attributes:
-        target: the false positive rate at which FPR, coverage and p are taken.
-        budget: the share of runs at which those of `BY_RUNS` are; None where neither file has them.
+        target: the false positive rate at which numbers by windows are taken.
+        budget: the share of runs at which those by runs are; None where neither file has them.
+        columns: the numbers that are compared, beside the label.
         differences: what makes the files incomparable, in words; empty where nothing is known to.
         unknown: what neither of the two fingerprints could settle.
         indicators: those of A in its order, then those of B alone; changed ones first.
@@ -90,11 +84,7 @@ class ResultsComparison:
     indicators: tuple[IndicatorPair, ...]
     exploratory: tuple[str, ...] = ()
     budget: float | None = None
-
-    @property
-    def by_runs(self) -> bool:
-        """Whether either file judged first alarms."""
-        return self.budget is not None
+    columns: tuple[ScoreColumn, ...] = ()
 
     @property
     def comparable(self) -> bool | None:
@@ -106,31 +96,36 @@ class ResultsComparison:
 
 def compare(a: Results, b: Results) -> ResultsComparison:
     """Put two evaluations `a` and `b` side by side: labels and numbers of the scores of both."""
-    target = primary_target(a)
-    budget = primary_budget(a) or primary_budget(b)
-    named = {item.name: item for item in b.indicators}
-    pairs = [
-        _pair(item.name, item, named.pop(item.name, None), target, budget) for item in a.indicators
-    ]
-    pairs += [_pair(name, None, item, target, budget) for name, item in named.items()]
+    one, other = answer(a), answer(b)
+    budget = one.budget or other.budget
+    one, other = (replace(it, target=one.target, budget=budget) for it in (one, other))
+    columns = tuple(score_columns(one))
+    first, second = _values(a, one, columns), _values(b, other, columns)
+    pairs = []
+    for name in {**first, **second}:
+        only_in = "B" if name not in first else "A" if name not in second else None
+        values = {
+            key: Pair(first.get(name, {}).get(key), second.get(name, {}).get(key))
+            for key in ("label", *(column.name for column in columns))
+        }
+        pairs.append(IndicatorPair(name, only_in, values))
     differences, unknown = [], []
     for what in _FINGERPRINTED:
-        first, second = _fingerprints(a, b, what)
-        silent = [name for name, known in (("A", first), ("B", second)) if not known]
+        known = _fingerprints(a, b, what)
+        silent = [name for name, there in zip("AB", known, strict=True) if not there]
         if silent:
             verb = "have" if len(silent) > 1 else "has"
             unknown.append(f"{' and '.join(silent)} {verb} no fingerprint of the {what}")
-        elif first and second and first != second:
-            differences.append(f"{what} ({first[:_SHOWN]} and {second[:_SHOWN]})")
+        elif known[0] != known[1]:
+            differences.append(f"{what} ({' and '.join(str(it)[:_SHOWN] for it in known)})")
     if unknown:  # what such files say about their runs; what is left open is not compared
         for field in _STATEMENTS.split():
-            one, other = follow(a, field), follow(b, field)
-            differences += [field] if one and other and one != other else []
+            said = [follow(a, field), follow(b, field)]
+            differences += [field] if all(said) and said[0] != said[1] else []
     pairs.sort(key=lambda pair: not pair.changed)
     exploratory = tuple(name for name, results in (("A", a), ("B", b)) if not results.locked)
-    return ResultsComparison(
-        target, tuple(differences), tuple(unknown), tuple(pairs), exploratory, budget
-    )
+    found = tuple(differences), tuple(unknown), tuple(pairs), exploratory
+    return ResultsComparison(one.target, *found, budget, columns)
 
 
 def _fingerprints(a: Results, b: Results, what: str) -> tuple[str | None, str | None]:
@@ -146,40 +141,16 @@ def _design(plain: Mapping[str, Any]) -> str:
     return canonical_hash({key: value for key, value in plain.items() if key != "meta"})
 
 
-def _pair(
-    name: str,
-    a: IndicatorRecord | None,
-    b: IndicatorRecord | None,
-    target: float,
-    budget: float | None,
-) -> IndicatorPair:
-    first, second = _values(a, target, budget), _values(b, target, budget)
-    only_in = "B" if a is None else "A" if b is None else None
-    return IndicatorPair(name, only_in, {key: Pair(first[key], second[key]) for key in first})
-
-
-def _values(item: IndicatorRecord | None, target: float, budget: float | None) -> dict[str, Value]:
-    names = QUANTITIES if budget is None else (*BY_RUNS, *QUANTITIES)
-    found: dict[str, Value] = dict.fromkeys(names)
-    if item is None:
-        return found
-    first = item.x_first_alarm
-    if first is not None and budget is not None:
-        # The other file may have been judged at other budgets.
-        at = next((point for point in first.at_budget if point.budget == budget), None)
-        found |= {
-            "label by runs": first.label,
-            "warned": follow(at, "warned"),
-            "timely": follow(at, "timely"),
-            "false runs": follow(at, "false_share"),
-            "p by runs": first.p_adjusted,
+def _values(
+    results: Results, found: Answer, columns: Sequence[ScoreColumn]
+) -> dict[str, dict[str, Value]]:
+    """The label and the numbers of each indicator, by name, in the order of the file."""
+    return {
+        row.item.name: {
+            "label": row.item.label,
+            **{column.name: column.value(row) for column in columns},
         }
-    return found | {
-        "label": item.label,
-        "AUC": item.layer_A.auc,
-        "FPR": follow(item.achieved(target), "achieved"),
-        "coverage": follow(item.point(target), "coverage"),
-        "p": shown_p(item, target),
+        for row in score_rows(found, results.indicators)
     }
 
 
@@ -218,45 +189,36 @@ def verdict(comparison: ResultsComparison) -> str:
 def count_changes(comparison: ResultsComparison) -> str:
     """How many indicators changed, in a sentence."""
     changed = [pair for pair in comparison.indicators if pair.changed]
-    label = "label by runs" if comparison.by_runs else "label"
-    labels = [pair for pair in changed if not pair.only_in and pair.values[label].changed]
+    labels = [pair for pair in changed if not pair.only_in and pair.values["label"].changed]
     total = len(comparison.indicators)
-    return f"{len(changed)} of {total} indicators differ, {len(labels)} in their {label}."
+    return f"{len(changed)} of {total} indicators differ, {len(labels)} in their label."
 
 
-def shown(name: str, value: Value) -> str:
-    """One value as readers see it."""
-    if isinstance(value, str):
-        return value
-    if name in ("p", "p by runs"):
-        return escape.p_value(value)
-    return escape.number(value, 2 if name in ("AUC", "coverage") else 3)
+def shown(column: ScoreColumn | None, value: Value) -> str:
+    """One value as readers see it; `column` is None for a label."""
+    if column is None or value is None:
+        return str(value or "–")
+    # A difference below one per cent must be seen.
+    return escape.number(float(value)) if column.show is escape.percent else column.show(value)
 
 
 def _markdown(comparison: ResultsComparison, a: str, b: str) -> str:
-    columns = [Column("indicator", str, "l")]
-    if comparison.by_runs:
-        at = f" at {comparison.budget:g} of runs"
-        columns.append(Column(BY_RUNS[0], str, "l"))
-        columns += [Column(name + at, str) for name in BY_RUNS[1:]]
-    columns.append(Column("label by windows" if comparison.by_runs else "label", str, "l"))
-    at = f" at {comparison.target:g}"
-    columns += [Column(name + at * (name != "AUC"), str) for name in QUANTITIES[1:]]
+    known = {column.name: column for column in comparison.columns}
+    columns = [Column("indicator", str, "l"), Column("label", str, "l")]
+    columns += [Column(column.head, str) for column in comparison.columns]
     rows = []
     for item in comparison.indicators:
         cells = [
             escape.markdown(item.name) + (f" (only in {item.only_in})" if item.only_in else "")
         ]
         for name, pair in item.values.items():
-            both = item.only_in is None and pair.changed
-            text = shown(name, pair.b if item.only_in == "B" else pair.a)
-            cells.append(f"{text} → **{shown(name, pair.b)}**" if both else text)
+            both, column = item.only_in is None and pair.changed, known.get(name)
+            text = shown(column, pair.b if item.only_in == "B" else pair.a)
+            cells.append(f"{text} → **{shown(column, pair.b)}**" if both else text)
         rows.append(cells)
-    head, rule, *body = Table(columns, rows).md().splitlines()
     about = f"A is {escape.markdown(a)}, B is {escape.markdown(b)}."
     said = f"{escape.markdown(verdict(comparison))} {count_changes(comparison)}"
-    # The rule is as in the first version of this file.
-    return "\n".join([about, "", said, "", head, rule.replace(" ", ""), *body]) + "\n"
+    return "\n".join([about, "", said, "", Table(columns, rows).md()])
 
 
 def _csv(comparison: ResultsComparison, a: str, b: str) -> str:
@@ -274,7 +236,7 @@ def _json(comparison: ResultsComparison, a: str, b: str) -> str:
         "a": a,
         "b": b,
         "target": comparison.target,
-        **({"budget": comparison.budget} if comparison.by_runs else {}),
+        "budget": comparison.budget,
         "comparable": comparison.comparable,
         "differences": list(comparison.differences),
         "unknown": list(comparison.unknown),

@@ -232,7 +232,7 @@ def _lay_rows(axes: Axes, lines: _Lines) -> list[tuple[int, IndicatorRecord]]:
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     for label, (_, one) in zip(axes.get_yticklabels(), rows, strict=True):
-        label.set_weight("bold" if one.x_alarm_eligible else "normal")
+        label.set_fontweight("bold" if one.x_alarm_eligible else "normal")
     for row, text in enumerate(lines):
         if isinstance(text, str):
             # Reference lines must not run through a text.
@@ -423,7 +423,10 @@ def lead_times(
     more = len(leads) - len(shown)
     figure = style.new_figure(7.2, 1.2 + _ROW * (1 + max(1, len(shown))))
     axes = figure.subplots()
-    lines = [f"{more} more in the tables" if more else "", *(one.item for one in shown.values())]
+    lines: _Lines = [
+        f"{more} more in the tables" if more else "",
+        *(one.item for one in shown.values()),
+    ]
     rows = _lay_rows(axes, lines)
     _beside(axes, 1.02, 0, f"detected, {budget}")
     for row, item in rows:
@@ -481,12 +484,10 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
     First by runs, where first alarms were judged; then by windows. Of several gates of a kind the
     worst is shown. The figure is as tall as it takes.
     """
-    lines = [
-        line
-        for name, heading in GROUPS.items()
-        if found.group(name)
-        for line in (heading, *found.group(name))
-    ]
+    lines: list[IndicatorRecord | str] = []
+    for name, heading in GROUPS.items():
+        if found.group(name):
+            lines += [heading, *found.group(name)]
     units = {"runs": f"by runs, budget {in_words(found.budget or 0)}"} if found.budget else {}
     units["windows"] = f"by windows, target {rate_text(found.target)}"
     ratios = [1.5, *(5 if unit == "runs" else 6 for unit in units)]
@@ -497,6 +498,8 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
     rows = _lay_rows(labels, lines)
     labels.set_xticks([])
     labels.spines["bottom"].set_visible(False)
+    labels.set_zorder(2)  # headings go on over the panels
+    labels.set_facecolor("none")
     for row, item in rows:
         colour, ink = style.LABEL_COLOURS[item.label], style.LABEL_INKS.get(item.label, INK)
         look: Any = {"color": ink, "fontsize": 5.6, "weight": "bold", "ha": "center"}

@@ -315,8 +315,8 @@ def _bars(found: RankedVerdicts) -> _Bars:
         if at is not None and at.answer == "ABSTAIN":
             said = "abstains: no finite threshold keeps the budget"
         mark = None if chance is None else scale * (chance - low)
-        may, texts = bool(item.x_alarm_eligible), map(percent, (detection.rate, detection.chance))
-        return _Bar(place, shown_name(item), may, parts, mark, *texts, said)
+        texts = percent(detection.rate), percent(detection.chance)
+        return _Bar(place, shown_name(item), bool(item.x_alarm_eligible), parts, mark, *texts, said)
 
     groups = []
     for kind, heading in CLASSES.items():

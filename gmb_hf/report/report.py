@@ -34,11 +34,11 @@ from gmb_hf.report.sheet import template
 from gmb_hf.report.tables import (
     budget_tables,
     events_table,
-    gates_table,
     rules_table,
     score_columns,
     score_table,
     strata_table,
+    unmet_gates_table,
     write_tables,
 )
 
@@ -91,7 +91,7 @@ def render_report(
             if found.group(name)
         ],
         events_table=events_table(results, found.ranked),
-        gates=gates_table(found.ranked),
+        gates=unmet_gates_table(found.ranked),
         note=note,
         figures={name: (figures or {}).get(name) for name in FIGURES},
         results=results,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from gmb_hf.base.escape import number, p_value, percent, steps, yes_no
 from gmb_hf.base.stats import IntervalRecord
-from gmb_hf.base.tables import Column, Row, Table, follow
+from gmb_hf.base.tables import Column, Line, Table, follow
 from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
@@ -188,30 +188,29 @@ def score_table(found: RankedVerdicts, items: Sequence[IndicatorRecord]) -> Tabl
     return Table.of(score_rows(found, items), columns)
 
 
-def gates_table(items: Sequence[IndicatorRecord], *, every: bool = False) -> Table:
-    """The gates of scores in both units: all of them, or those that are not met."""
-    columns = (
-        Column("score"),
-        Column("unit"),
-        Column("gate"),
-        Column("state"),
-        Column("what stands against it", null=""),
-        Column("held-out runs to settle it", _count, null=""),
-    )
-    rows: list[Row] = [
-        (
-            shown_name(item),
-            gate.unit,
-            gate.gate,
-            gate.state,
-            gate.detail,
-            gate.runs_to_settle,
-        )
+_GATE_COLUMNS = (
+    Column("unit", take="unit"),
+    Column("gate", take="gate"),
+    Column("state", take="state"),
+    Column("what stands against it", take="detail", null="", shrinks_to=24, wraps=True),
+    Column("runs to settle it", _count, take="runs_to_settle", null="", from_width=100),
+)
+
+
+def gates_table(item: IndicatorRecord) -> Table:
+    """Every gate of a score, in both units."""
+    return Table.of(item.x_gates, _GATE_COLUMNS)
+
+
+def unmet_gates_table(items: Sequence[IndicatorRecord]) -> Table:
+    """The gates of scores, in both units, that are not met."""
+    rows = [
+        (shown_name(item), *row)
         for item in items
-        for gate in item.x_gates
-        if every or gate.state != "met"
+        for gate, row in zip(item.x_gates, gates_table(item).rows, strict=True)
+        if gate.state != "met" and not isinstance(row, Line)
     ]
-    return Table(columns, rows)
+    return Table((Column("score"), *_GATE_COLUMNS), rows)
 
 
 # The tables that every evaluation leaves.

@@ -70,14 +70,13 @@ def run_point(budget: float, n_events: int, share: float, n_free: int = 12, *,
     """The first alarms of a made-up score at one budget: counts add up."""
     runs = n_events + n_free if n_runs is None else n_runs
     false = 0 if abstains else min(n_events, round(0.8 * budget * runs))
-    warned = 0 if abstains else min(n_events - false, round(share * n_events))
-    timely = round(0.8 * warned)
-    low, high = exact_binomial(false, runs), exact_binomial(warned, n_events or 1)
-    rate = warned / n_events if n_events else None
-    none = warned == 0
-    blind = None if not n_events else {
-        "warned": 0.4 * (rate or 0.0) + 0.02, "p_value": 0.0005 if share > 0.2 else 0.6
-    }  # fmt: skip
+    detected = 0 if abstains else min(n_events - false, round(share * n_events))
+    timely = round(0.8 * detected)
+    low, high = exact_binomial(false, runs), exact_binomial(detected, n_events or 1)
+    rate = detected / n_events if n_events else None
+    none = detected == 0
+    chance = {"detection_rate": 0.4 * (rate or 0.0) + 0.02,
+              "p_value": 0.0005 if share > 0.2 else 0.6}  # fmt: skip
     leads = dict.fromkeys(("lead_q05", "lead_q25", "lead_median", "lead_q75", "lead_q95"))
     if not none:
         leads = {"lead_q05": 50, "lead_q25": 100, "lead_median": 150, "lead_q75": 200,
@@ -87,32 +86,46 @@ def run_point(budget: float, n_events: int, share: float, n_free: int = 12, *,
         "answer": "ABSTAIN" if abstains else "THRESHOLD",
         "expected": None if abstains else 0.9 * budget,
         "upper": None if abstains else 1.3 * budget,
-        "n_runs": runs, "n_false": false, "false_share": false / runs if runs else None,
-        "false_interval": low if runs else None, "met": not abstains,
+        "n_runs": runs, "n_false": false, "false_alarm_rate": false / runs if runs else None,
+        "false_alarm_interval": low if runs else None,
         "state": "straddles" if abstains else "met", "few_runs": abstains,
-        "n_events": n_events, "n_warned": warned, "n_timely": timely, "n_early": warned - timely,
-        "n_false_before_event": false, "n_missed": n_events - warned - false,
-        "warned": rate, "warned_interval": high if n_events else None,
-        "timely": timely / n_events if n_events else None,
+        "n_events": n_events, "n_detected": detected, "n_timely": timely,
+        "n_early": detected - timely, "n_false_before_event": false,
+        "n_missed": n_events - detected - false,
+        "detection_rate": rate, "detection_interval": high if n_events else None,
+        "timely_rate": timely / n_events if n_events else None,
         "timely_interval": exact_binomial(timely, n_events) if n_events else None, **leads,
         "n_event_free": n_free, "n_event_free_false": 0,
-        "memoryless": blind, "risk_set": blind, "p_value": blind and blind["p_value"],
-        "rivals": {"clock": {"warned": 0.1, "p_value": 0.001}} if n_events else {},
+        "baselines": {"constant_hazard": chance, "risk_set": chance} if n_events else {},
+        "controls": {"clock": {"detection_rate": 0.1, "p_value": 0.001}} if n_events else {},
+        "p_value": chance["p_value"] if n_events else None,
     }  # fmt: skip
 
 
-def first_alarm(label: str, reasons: list[str], share: float, n_events: int = 244,
-                others: bool = True, **how: Any) -> dict[str, Any]:  # fmt: skip
+def first_alarm(share: float, n_events: int = 244, others: bool = True,
+                **how: Any) -> dict[str, Any]:  # fmt: skip
     """A made-up score by runs, at the three budgets of a design and before another event."""
     point = run_point(0.05, n_events, share, **how)
     return {
-        "label": label, "reasons": reasons, "sentence": "A sentence by runs.", "basis": "promised",
-        "calibration": "marginal", "p_adjusted": point["p_value"],
+        "basis": "promised", "calibration": "marginal", "p_adjusted": point["p_value"],
         "at_budget": [point, *(run_point(b, n_events, share + b / 2, **how) for b in (0.1, 0.2))],
         "robustness": {"family_size": 60, "pass_rate": 0.9, "label_flip_rate": 0.05},
         "other_events": [{"event": "E_plateau 0.9 x 5",
                           "at": run_point(0.05, n_events, share / 2, **how)}] if others else [],
     }  # fmt: skip
+
+
+def gates(worst: str | None, state: str = "missed") -> list[dict[str, Any]]:
+    """The gates of a made-up score in both units: all are met but `worst`, such as "runs_chance"."""
+    names = ("floor", "budget", "detection", "chance", "lead", "stability")
+    every = [(unit, gate) for unit in ("runs", "windows") for gate in names]
+    return [
+        {"unit": unit, "gate": gate, "state": "met"}
+        if f"{unit}_{gate}" != worst else
+        {"unit": unit, "gate": gate, "state": state, "code": f"{worst}_code",
+         "detail": f"the reason why the {gate} fails by {unit}"}
+        for unit, gate in every if (unit, gate) != ("runs", "floor")
+    ]  # fmt: skip
 
 
 def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> IndicatorRecord:
@@ -162,30 +175,30 @@ def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> Indic
             "x_false_alarms_per_run": rate * 20, "x_false_alarms_per_10k_steps": rate * 400,
             "x_time_in_warning": rate, "x_episodes": int(rate * 600),
             "x_episode_precision": None if none else 0.6,
-            "x_shift_null": None if abstains else
-            {"mean_coverage": shift, "p_value": 0.0005 if coverage > shift else 0.7,
-             "fpr": rate, "draws": 2000},
-            "x_risk_set_null": None if abstains else
-            {"mean_coverage": risk, "p_value": 0.0005 if coverage > risk else 0.8,
-             "fpr": rate, "draws": 2000},
+            "x_baselines": {} if abstains else {
+                "shift": {"detection_rate": shift, "fpr": rate, "draws": 2000,
+                          "p_value": 0.0005 if coverage > shift else 0.7},
+                "risk_set": {"detection_rate": risk, "fpr": rate, "draws": 2000,
+                             "p_value": 0.0005 if coverage > risk else 0.8},
+            },
             "x_p_value": None if abstains else (0.0005 if coverage > max(shift, risk) else 0.8),
         })  # fmt: skip
     at = points[1]
     met = sum(item["x_state"] == "met" for item in achieved)
     beats = at["x_p_value"] is not None and at["x_p_value"] < 0.05
     if floor is not None or met == 0:
-        label, reasons = "RANK_ONLY", ["fpr_floor" if floor else "fpr_uncontrolled"]
+        label, worst = "RANK_ONLY", "windows_floor" if floor else "windows_budget"
+        reasons = ["windows_floor" if floor else "windows_uncontrolled"]
     elif not beats:
-        label, reasons = "RANK_ONLY", ["no_better_than_chance"]
+        label, reasons, worst = "RANK_ONLY", ["runs_no_better_than_chance"], "runs_chance"
     elif met < 2:
-        label, reasons = "INCONCLUSIVE", ["interval_straddles"]
+        label, reasons, worst = "INCONCLUSIVE", ["runs_straddle"], "runs_detection"
     elif name == "update_norm":
-        label, reasons = "ESTIMATOR_UNSTABLE", ["label_flips"]
+        label, reasons, worst = "ESTIMATOR_UNSTABLE", ["runs_unstable"], "runs_stability"
     else:
-        label, reasons = "SUPPORTED_FOR_ALARM", []
-    by_runs, against = label, list(reasons)
+        label, reasons, worst = "SUPPORTED_FOR_ALARM", [], None
     if family == "control" or sees:
-        against.append("control" if family == "control" else "oracle")
+        reasons.append("control" if family == "control" else "oracle")
     may = label[0] == "S" and family != "control" and not sees
     return IndicatorRecord.parse({
         "name": name, "family": family,
@@ -207,7 +220,8 @@ def indicator(name: str, rng: np.random.Generator, n_events: int = 244) -> Indic
         "diagnostics": {"effective_support_size": 12.0, "tie_dominance": 0.02},
         "x_sign": 1, "x_sees_test_labels": sees, "x_alarm_eligible": may,
         "x_reasons": reasons, "x_sentence": f"{name}: a sentence about this verdict.",
-        "x_first_alarm": first_alarm(by_runs, against, 0.9 * strength if may else 0.3 * strength,
+        "x_gates": gates(worst, "straddles" if label == "INCONCLUSIVE" else "missed"),
+        "x_first_alarm": first_alarm(0.9 * strength if may else 0.3 * strength,
                                      n_events, abstains=floor is not None),
         "x_p_adjusted": at["x_p_value"], "x_runs_to_settle": None,
     }, where=name)  # fmt: skip
