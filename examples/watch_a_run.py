@@ -165,7 +165,7 @@ def main() -> None:
     parser.add_argument("--runs", nargs="+", required=True, help="logs that the lock has not seen")
     parser.add_argument("--results", type=Path, help="beside the lock by default")
     parser.add_argument(
-        "--act", help="which indicator; by default the eligible one with the highest detection rate"
+        "--act", help="which indicator; by default the best eligible one"
     )
     parser.add_argument("--picture", type=Path, help="where to draw it, without a suffix")
     options = parser.parse_args()
