@@ -20,7 +20,7 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.base.files import write_text
 from gmb_hf.base.tables import Column, Table, follow
 from gmb_hf.benchmark.results import Results
-from gmb_hf.report.answer import Answer, answer
+from gmb_hf.report.answer import RankedVerdicts, answer
 from gmb_hf.report.tables import ScoreColumn, score_columns, score_rows
 
 Value = str | float | None
@@ -142,7 +142,7 @@ def _design(plain: Mapping[str, Any]) -> str:
 
 
 def _values(
-    results: Results, found: Answer, columns: Sequence[ScoreColumn]
+    results: Results, found: RankedVerdicts, columns: Sequence[ScoreColumn]
 ) -> dict[str, dict[str, Value]]:
     """The label and the numbers of each indicator, by name, in the order of the file."""
     return {

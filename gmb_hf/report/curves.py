@@ -265,7 +265,7 @@ def missed_events(
     safe_gap: int,
     count: int = 6,
 ) -> Figure | None:
-    """Runs whose event had no warning, the first of them: the metric and what the score did.
+    """Runs whose event was missed, the first of them: the metric and what the score did.
 
     None where no event was missed. The score is drawn on a scale of its own, the same in all
     panels, with its threshold; a false alarm, so early that it means another thing, is marked.
@@ -311,7 +311,7 @@ def missed_events(
         style.step_axis(own, "", ticks=4)
     figure.suptitle(
         f"{style.shorten(scores.name, 36)}: {len(without)} of {scores.has_event.sum()} events "
-        f"without a warning{f', the first {count}' if len(without) > count else ''}",
+        f"missed{f', the first {count}' if len(without) > count else ''}",
         fontsize=9, y=0.995, va="top",
     )  # fmt: skip
     figure.supxlabel("training steps", fontsize=8.5, y=0.01)

@@ -250,9 +250,11 @@ def _beside(axes: Axes, x: float, row: float, text: str, **look: Any) -> Text:
 def _named(figure: Figure, axes: Axes, title: str, about: str) -> None:
     """A title over the whole figure, and what it is about above its panels."""
     wide = int(12 * figure.get_figwidth())
-    figure.suptitle(textwrap.fill(title, wide), x=0.01, ha="left", fontsize=10, weight="bold")
+    figure.suptitle(
+        textwrap.fill(shorten(title, 120), wide), x=0.01, ha="left", fontsize=10, weight="bold"
+    )
     look: Any = {"fontsize": 6.8, "weight": "normal", "color": MUTED}
-    axes.set_title(textwrap.fill(about, int(1.4 * wide)), **look)
+    axes.set_title(textwrap.fill(shorten(about, 150), int(1.4 * wide)), **look)
 
 
 # The answer by runs: what happens to 100 runs if somebody acts on the first alarm.
@@ -473,7 +475,7 @@ _GATES = {
     "lead": "lead",
     "stability": "flips",
 }
-_STATES = {"met": ("#DCEAF5", INK), "straddles": ("#BDBDBD", INK), "missed": (VERMILION, _WHITE)}
+STATES = {"met": ("#DCEAF5", INK), "straddles": ("#BDBDBD", INK), "missed": (VERMILION, _WHITE)}
 """The colour of a gate and its ink: the worse, the darker, in grayscale too."""
 
 
@@ -511,8 +513,8 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
         _draw_gates(axes, rows, unit, found)
         axes.set_title(title, fontsize=8)
     _named(figure, labels, found.title, "")
-    figure.supxlabel(textwrap.fill(subtitle, 130), fontsize=6.8, color=MUTED)
-    keys = [Patch(color=colour, label=state) for state, (colour, _) in _STATES.items()]
+    figure.supxlabel(shorten(subtitle, 150), fontsize=6.8, color=MUTED)
+    keys = [Patch(color=colour, label=state) for state, (colour, _) in STATES.items()]
     figure.legend(handles=keys, loc="outside lower right", ncols=3, fontsize=7)
     return figure
 
@@ -528,13 +530,13 @@ def _draw_gates(
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
     for row, item in rows:
-        texts, order = _measured(item, unit, found), list(_STATES)
+        texts, order = _measured(item, unit, found), list(STATES)
         states: dict[str, str] = {}
         for gate in item.x_gates:
             if gate.unit == unit:
                 states[gate.gate] = max(states.get(gate.gate, "met"), gate.state, key=order.index)
         for column, name in enumerate(names):
-            colour, ink = _STATES.get(states.get(name, ""), (_WHITE, MUTED))
+            colour, ink = STATES.get(states.get(name, ""), (_WHITE, MUTED))
             axes.barh(row, 0.94, left=column + 0.03, height=0.84, color=colour, linewidth=0)
             look: Any = {"ha": "center", "va": "center_baseline", "fontsize": 6.8, "color": ink}
             axes.text(column + 0.5, row, texts[name], **look)

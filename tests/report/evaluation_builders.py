@@ -116,7 +116,7 @@ def first_alarm(share: float, n_events: int = 244, others: bool = True,
 
 
 def gates(worst: str | None, state: str = "missed") -> list[dict[str, Any]]:
-    """The gates of a made-up score in both units: all are met but `worst`, as "runs_chance"."""
+    """The gates of a made-up score in both units: all met but `worst`, such as "runs_chance"."""
     names = ("floor", "budget", "detection", "chance", "lead", "stability")
     every = [(unit, gate) for unit in ("runs", "windows") for gate in names]
     return [

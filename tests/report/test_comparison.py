@@ -15,7 +15,6 @@ from evaluation_builders import results
 from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.results import Results
 from gmb_hf.report.compare import (
-    QUANTITIES,
     Pair,
     ResultsComparison,
     compare,
@@ -60,7 +59,7 @@ def test_a_file_is_comparable_with_itself_and_nothing_changed(first: Results) ->
     assert found.comparable is True
     assert not any(item.changed for item in found.indicators)
     assert verdict(found) == "Comparable: the same judged data and the same preregistration."
-    assert count_changes(found) == "0 of 3 indicators differ, 0 in their label by runs."
+    assert count_changes(found) == "0 of 3 indicators differ, 0 in their label."
 
 
 def test_what_changed_is_marked_and_comes_first(first: Results) -> None:
@@ -72,9 +71,8 @@ def test_what_changed_is_marked_and_comes_first(first: Results) -> None:
         item["layer_B"]["achieved"][1]["achieved"] = 0.06  # at the primary target, .05
         item["layer_C"]["at_fpr"][0]["coverage"] = 0.99  # at another target
         item["x_p_adjusted"] = None
-        item["x_first_alarm"]["label"] = "ESTIMATOR_UNSTABLE"
-        item["x_first_alarm"]["at_budget"][0]["warned"] = 0.5
-        item["x_first_alarm"]["at_budget"][1]["timely"] = 0.5  # at another budget
+        item["x_first_alarm"]["at_budget"][0]["detection_rate"] = 0.5
+        item["x_first_alarm"]["at_budget"][1]["timely_rate"] = 0.5  # at another budget
 
     found = compare(first, changed(first, change))
     assert [item.name for item in found.indicators] == ["vei", "csd_lag1", "clock"]
@@ -86,10 +84,9 @@ def test_what_changed_is_marked_and_comes_first(first: Results) -> None:
     point = first.indicators[1].point(0.05)
     assert point is not None
     assert pair(found, "vei", "p").b == point.x_p_value  # the raw one, in place of the adjusted
-    assert (found.budget, pair(found, "vei", "warned").b) == (0.05, 0.5)
-    assert pair(found, "vei", "label by runs").b == "ESTIMATOR_UNSTABLE"
-    assert not pair(found, "vei", "timely").changed
-    assert count_changes(found) == "1 of 3 indicators differ, 1 in their label by runs."
+    assert (found.budget, pair(found, "vei", "detection_rate").b) == (0.05, 0.5)
+    assert not pair(found, "vei", "timely_rate").changed
+    assert count_changes(found) == "1 of 3 indicators differ, 1 in their label."
 
 
 def test_files_without_first_alarms_are_compared_by_windows_alone(first: Results) -> None:
@@ -98,11 +95,12 @@ def test_files_without_first_alarms_are_compared_by_windows_alone(first: Results
             item |= {"x_first_alarm": None, "x_alarm_eligible": False}
 
     windows = changed(first, strip)
-    assert list(compare(windows, windows).indicators[0].values) == list(QUANTITIES)
-    assert count_changes(compare(windows, windows)).endswith("0 in their label.")
+    alone = list(compare(windows, windows).indicators[0].values)
+    assert alone[:3] == ["label", "FPR", "coverage"]
+    assert "detection_rate" not in alone
     beside = compare(windows, first)
-    assert pair(beside, "vei", "label by runs").a is None
-    assert pair(beside, "vei", "label by runs").b is not None
+    assert pair(beside, "vei", "detection_rate").a is None
+    assert pair(beside, "vei", "detection_rate").b is not None
 
 
 def test_a_rounding_error_is_no_change() -> None:
@@ -211,9 +209,9 @@ class TestFiles:
     def test_markdown(self, found: ResultsComparison, tmp_path: Path) -> None:
         text = write_comparison(found, "a_1.yaml", "b.yaml", tmp_path / "c.md").read_text()
         assert "A is a_1.yaml, B is b.yaml." in text
-        assert "| indicator | label by runs | warned at 0.05 of runs | timely at" in text
-        assert "| label by windows | AUC | FPR at 0.05 |" in text
-        assert "→ **0.12** |" in text
+        assert "| indicator | label | detection rate | timely detection rate | false-al" in text
+        assert "| false positive rate by windows, target 0.05 | coverage by windows |" in text
+        assert "→ **0.123** |" in text
         assert "→ **–** |" in text
         assert "new\\|one (only in B)" in text
         rows = [line for line in text.splitlines() if line.startswith("| ")]
@@ -223,7 +221,7 @@ class TestFiles:
         path = write_comparison(found, "a", "b", tmp_path / "c.csv")
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
-        assert len(rows) == 4 * 10
+        assert len(rows) == 4 * 12
         auc = {row["indicator"]: row for row in rows if row["quantity"] == "AUC"}
         assert auc["vei"]["B"] == "0.123"
         assert (auc["clock"]["B"], auc["clock"]["changed"]) == ("", "True")

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from evaluation_builders import NAMES, aligned_scores, curves, results
 from evaluation_builders import first_alarm as first_alarm_of
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
@@ -31,6 +32,7 @@ from gmb_hf.report.curves import (
     scores_around_event,
 )
 from gmb_hf.report.figures import (
+    STATES,
     first_alarm,
     fpr_control,
     label_summary,
@@ -40,15 +42,14 @@ from gmb_hf.report.figures import (
 from gmb_hf.report.style import rate_text, save_figure, shorten
 from gmb_hf.runs.runlog import RunLog
 
-PANEL: dict[str, Any] = {"subtitle": "what was judged", "cap": 0.06, "coverage_min": 0.3}
-
 
 def texts(figure: Figure) -> list[str]:
     """Every text that the figure shows, in the order in which it was made."""
-    found = [text for axes in figure.axes for text in axes.texts]
+    found = [text for axes in figure.axes for text in (*axes.texts, *axes.get_yticklabels())]
+    named = [text for text in (figure._suptitle, figure._supxlabel) if text is not None]
     titles = [axes.title for axes in figure.axes] + [axes._left_title for axes in figure.axes]
     legends = [text for legend in figure.legends for text in legend.get_texts()]
-    return [item.get_text() for item in [*found, *titles, *legends] if item.get_text()]
+    return [item.get_text() for item in [*named, *found, *titles, *legends] if item.get_text()]
 
 
 def test_align_puts_runs_on_the_clock_of_their_event() -> None:
@@ -159,18 +160,18 @@ def test_missed_events_are_shown_run_by_run() -> None:
     def drawn(*alarms: float | None, **more: int) -> Figure | None:
         return missed_events(scores, log.panel("test_acc"), 0.9, alarms, **design, **more)
 
-    # a is warned in time, b falsely alarmed 40 steps before, c without an alarm, d has no event.
+    # a is detected in time, b falsely alarmed 40 steps before, c without an alarm, d has no event.
     figure = drawn(70, 40, None, 10)
     assert figure is not None
     assert [text for text in texts(figure) if "\n" in text] == [
         "b\nfalse alarm at 40",
         "c\nno alarm",
     ]
-    assert figure.get_suptitle() == "s: 2 of 3 events without a warning"
+    assert figure.get_suptitle() == "s: 2 of 3 events missed"
     assert drawn(70, 60, 41, None) is None
     one = drawn(None, None, None, None, count=1)
     assert one is not None
-    assert one.get_suptitle().endswith("3 of 3 events without a warning, the first 1")
+    assert one.get_suptitle().endswith("3 of 3 events missed, the first 1")
 
 
 def test_a_wild_tail_does_not_hide_the_threshold() -> None:
@@ -203,7 +204,7 @@ def test_numbers_near_the_end_of_float64_are_drawn(tmp_path: Path) -> None:
         assert np.isfinite(limits).all(), name
 
 
-def warned(name: str, leads: list[float], n_events: int) -> IndicatorRecord:
+def detected(name: str, leads: list[float], n_events: int) -> IndicatorRecord:
     """An indicator with these lead times at the target .05."""
     item = results([name]).indicators[0]
     point = item.layer_C.at(0.05).model_copy(
@@ -214,9 +215,9 @@ def warned(name: str, leads: list[float], n_events: int) -> IndicatorRecord:
 
 def test_lead_times_count_events_that_were_missed() -> None:
     rows = [
-        warned("csd_lag1", [50.0, 100.0, 200.0, 200.0], 8),
-        warned("clock", [], 8),
-        warned("held_out_loss", [], 0),
+        detected("csd_lag1", [50.0, 100.0, 200.0, 200.0], 8),
+        detected("clock", [], 8),
+        detected("held_out_loss", [], 0),
     ]
     found = [leads_of(row, 0.05, None) for row in rows]
     assert found[1:] == [None, None]
@@ -246,9 +247,9 @@ def drawn(found: Results, name: str = "2 of 3") -> Figure:
 def test_first_alarms_of_few_and_many_scores_with_long_names(count: int, tmp_path: Path) -> None:
     found = results([f"{'long_' * 20}{n}_$x$" for n in range(count)])
     figure = drawn(found, "s" * 300)
-    shown = texts(figure) + [text.get_text() for text in figure.texts]
+    shown = [" ".join(text.split()) for text in texts(figure)]
     assert answer(found).title in shown
-    assert all(len(text) <= 145 for text in shown)
+    assert all(len(text) <= 160 for text in shown)
     path = save_figure(figure, tmp_path / "first", formats=("png",))[0]
     assert path.stat().st_size > 10_000
 
@@ -257,13 +258,13 @@ def test_first_alarms_say_who_may_and_why_the_others_may_not() -> None:
     found = results()
     figure = drawn(found)
     able = {item.name for item in found.indicators if item.x_alarm_eligible}
-    bold = {text.get_text() for text in figure.axes[0].texts if text.get_weight() == "bold"}
+    names = figure.axes[0].get_yticklabels()
     assert able
-    assert {name for name in bold if not name.endswith("%")} == able
+    assert {text.get_text() for text in names if text.get_weight() == "bold"} == able
     shown = texts(figure)
     assert "constant" not in shown
-    assert {"budget:\n1 run in 20", "no better than chance"} <= set(shown)
-    assert "Scores that see no test labels (bold: may raise an alarm)" in shown
+    assert {"budget, 1 run in 20", "no better than chance by runs"} <= set(shown)
+    assert "Sees no test labels: a monitor (bold: may raise an alarm)" in shown
 
     firsts = ((item, item.x_first_alarm) for item in found.indicators)
     few = tuple(item for item, first in firsts if first and first.at(0.05).answer == "ABSTAIN")
@@ -282,7 +283,7 @@ def test_of_many_scores_the_first_alarms_of_the_best_are_drawn() -> None:
 @pytest.mark.parametrize("how", [{"n_events": 0}, {"n_free": 0}, {"n_events": 0, "n_free": 0}])
 def test_first_alarms_without_events_or_without_other_runs(how: dict[str, int]) -> None:
     found = results(["csd_lag1", "clock"])
-    record = FirstAlarmRecord.parse(first_alarm_of("RANK_ONLY", [], 0.5, **how), where="record")
+    record = FirstAlarmRecord.parse(first_alarm_of(0.5, **how), where="record")
     items = tuple(item.model_copy(update={"x_first_alarm": record}) for item in found.indicators)
     figure = drawn(found.model_copy(update={"indicators": items}))
     assert ("–" in texts(figure)) is ("n_events" in how)
@@ -311,8 +312,8 @@ def test_a_bar_of_false_alarms_in_most_runs_is_cut_and_says_its_number() -> None
 
 def test_the_summary_groups_scores_and_keeps_controls_last() -> None:
     found = results()
-    said = answer(found, by_windows=True)
-    shown = texts(label_summary(said, **PANEL))
+    said = answer(found)
+    shown = texts(label_summary(said, subtitle="what was judged"))
     order = [
         shown.index(text)
         for text in (
@@ -320,12 +321,22 @@ def test_the_summary_groups_scores_and_keeps_controls_last() -> None:
             "Sees no test labels: a monitor",
             "Sees test labels: an oracle, shown for comparison",
             "Controls: what any monitor must beat",
-            "clock",
         )
     ]
     assert order == sorted(order)
     assert shown.count("RANK ONLY") == sum(item.label == "RANK_ONLY" for item in found.indicators)
-    assert "floor .58" in shown
+    assert "0.580" in shown
+    assert {"by runs, budget 1 run in 20", "by windows, target .05"} <= set(shown)
+    worst = found.indicator("train_accuracy")
+    colours = {
+        tuple(patch.get_facecolor())
+        for axes in label_summary(
+            RankedVerdicts((worst,), 0.05, 9, True, budget=0.05), subtitle=""
+        ).axes
+        for patch in axes.patches
+    }
+    states = {gate.state for gate in worst.x_gates}
+    assert {to_rgba(STATES[state][0]) for state in states} <= colours
 
 
 def test_the_summary_of_a_score_without_any_number() -> None:
@@ -335,9 +346,9 @@ def test_the_summary_of_a_score_without_any_number() -> None:
     said = RankedVerdicts(
         (bare,), target=0.5, n_runs=9, locked=True
     )  # at which nothing was measured
-    shown = texts(label_summary(said, **{**PANEL, "subtitle": "s" * 300}))
-    assert "no alarm" in shown
-    assert all(len(text) <= 150 for text in shown)
+    shown = texts(label_summary(said, subtitle="s" * 300))
+    assert "–" in shown
+    assert all(len(text) <= 160 for text in shown)
 
 
 def test_figures_save_the_same_bytes_and_leave_no_trace(tmp_path: Path) -> None:
@@ -370,7 +381,7 @@ def test_a_figure_that_cannot_be_written_says_so(tmp_path: Path) -> None:
 def test_what_a_results_file_lacks_is_left_out() -> None:
     item = results(["csd_lag1"]).indicators[0]
     bare = item.model_copy(update={"x_sign": -1, "x_alarm_eligible": False, "x_reasons": ("odd",)})
-    shown = texts(label_summary(RankedVerdicts((bare,), 0.05, 9, True), **PANEL))
+    shown = texts(label_summary(RankedVerdicts((bare,), 0.05, 9, True), subtitle=""))
     assert {"csd_lag1 (reversed)", "odd"} <= set(shown)
 
 

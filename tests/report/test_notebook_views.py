@@ -154,9 +154,16 @@ def test_frame_of_results_has_the_numbers_of_the_tables(results: Results):
     rows = list(csv.DictReader(io.StringIO(first_alarm(results).csv())))
     runs = pd.DataFrame([row for row in rows if float(row["budget"]) == primary])
     gate = pd.DataFrame(list(csv.DictReader(io.StringIO(gate_summary(results).csv()))))
-    named = {"alarm_eligible", "sentence", "blind", "label_by_windows"}
+    named = {"alarm_eligible", "sentence"}
     shared = [name for name in frame.columns if name in {*runs.columns, *gate.columns} - named]
-    assert {"warned", "timely", "false_share", "lead_median", "p_adjusted", "AUC"} <= {*shared}
+    assert {
+        "detection_rate",
+        "timely_rate",
+        "early_rate",
+        "miss_rate",
+        "false_alarm_rate",
+        "chance",
+    } <= {*shared}
     for name in shared:
         table = runs if name in runs.columns else gate
         told = [value if value != "" else None for value in table[name]]
@@ -165,15 +172,14 @@ def test_frame_of_results_has_the_numbers_of_the_tables(results: Results):
                 assert value is None or math.isnan(value), name
             else:
                 assert value == (text if isinstance(value, str) else float(text)), name
-    assert frame["label_by_windows"].tolist() == gate["label"].tolist()
-    assert (frame["blind"] >= 0).all()
+    assert {"label", "detection_low", "false_alarm_high", "lead_median", "AUC"} <= {*shared}
 
 
 def test_frame_of_results_by_windows_has_no_runs(results: Results):
     items = tuple(item.model_copy(update={"x_first_alarm": None}) for item in results.indicators)
     frame = results.model_copy(update={"indicators": items}).to_pandas()
-    assert frame["warned"].isna().all()
-    assert frame["label_by_windows"].tolist() == [item.label for item in items]
+    assert frame["detection_rate"].isna().all()
+    assert frame["label"].tolist() == [item.label for item in items]
     assert results.model_copy(update={"indicators": ()}).to_pandas().empty
 
 
@@ -201,7 +207,7 @@ def test_only_a_frame_is_one():
 def test_results_are_drawn(results: Results):
     figure = results.plot()
     assert isinstance(figure, Figure)
-    texts = {text.get_text() for axes in figure.axes for text in axes.texts}
+    texts = {label.get_text() for axes in figure.axes for label in axes.get_yticklabels()}
     assert results.indicators[0].name in texts
     assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
     assert type(gmb_hf.plot(results)) is type(figure)

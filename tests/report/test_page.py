@@ -20,7 +20,7 @@ from results_layout import EMPTY, EXAMPLE
 from gmb_hf import Results
 from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
-from gmb_hf.report.answer import answer, hardest, shown_name
+from gmb_hf.report.answer import answer, shown_name
 from gmb_hf.report.page import remake_page, render_page, write_page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -45,7 +45,7 @@ def with_alarms(made: Results) -> Results:
     for place, item in enumerate(made.indicators):
         share = 0.9 - 0.8 * place / len(made.indicators)
         free = {"n_free": len(events) - n_events}
-        plain = first_alarm("INCONCLUSIVE", ["label_flips"], share, n_events, **free)
+        plain = first_alarm(share, n_events, **free)
         at = plain["at_budget"][0]
         leads = [450] * at["n_false_before_event"] + [100] * at["n_timely"] + [300] * at["n_early"]
         left = iter(leads)
@@ -114,8 +114,7 @@ def page(found: Results) -> Page:
 class TestContent:
     def test_the_answer_comes_first(self, found: Results, page: Page):
         said = " ".join(page.text.split())
-        for sentence in (answer(found).sentence, answer(found, by_windows=True).sentence):
-            assert sentence in said
+        assert answer(found).sentence in said
         assert said.index(answer(found).sentence) < said.index("What becomes of 100 runs")
         assert "A *note*." in said
         assert "gmb next --out 'x y'" in said
@@ -129,13 +128,17 @@ class TestContent:
             assert first is not None
             at = first.at(0.05)
             row = rows[shown_name(item)]
-            numbers = [at.warned, at.timely, at.false_share, hardest(at), at.lead_median]
-            numbers += [first.p_adjusted, item.layer_A.auc]
-            keys = [key for _, key in row[2:9]]
+            rate, point = item.achieved(0.05), item.point(0.05)
+            assert rate is not None
+            assert point is not None
+            numbers = [at.detection_rate, at.timely_rate, at.false_alarm_rate, at.chance]
+            numbers += [at.lead_median, first.p_adjusted]
+            numbers += [rate.achieved, point.coverage, point.chance, item.x_p_adjusted]
+            numbers += [item.layer_A.auc]
+            keys = [key for _, key in row[2:]]
             assert keys == ["" if value is None else repr(value) for value in numbers]
-            assert row[1][0].strip() == first.label
-            assert row[2][0].split()[0] == f"{at.warned:.0%}"
-            assert row[-1][0].strip() == item.label
+            assert row[1][0].strip() == item.label
+            assert row[2][0].split()[0] == f"{at.detection_rate:.0%}"
 
     def test_what_a_score_opens_to_is_that_of_the_results(self, found: Results, page: Page):
         ranked = answer(found).ranked
@@ -149,20 +152,23 @@ class TestContent:
             outcomes = [outcome for _, outcome in score["alarms"]]
             at = first.at(0.05)
             assert outcomes.count("timely") == at.n_timely
-            assert outcomes.count("missed") == at.n_missed
+            assert outcomes.count("miss") == at.n_missed
             assert [one["rate"] for one in score["budgets"]] == [
-                p.false_share for p in first.at_budget
+                p.false_alarm_rate for p in first.at_budget
             ]
             gate = item.layer_B.achieved
             assert [one["rate"] for one in score["targets"]] == [one.achieved for one in gate]
-            assert score["sentence"] == first.sentence
-            assert {one["name"] for one in score["blind"]} >= {"the clock"}
+            assert score["sentence"] == item.x_sentence
+            assert [one[:3] for one in score["gates"]] == [
+                [gate.unit, gate.gate, gate.state] for gate in item.x_gates
+            ]
+            assert {one["name"] for one in score["baselines"]} >= {"the clock"}
             assert score["events"][0]["event"] == "E_plateau 0.9 x 5"
 
     def test_classes_are_kept_apart(self, page: Page):
         kinds = [tag["data-kind"] for name, tag in page.tags if name == "tbody" and tag]
         assert kinds[0] == "label-free"
-        assert {"task-aware", "label-using", "blind alarm"} <= {*kinds}
+        assert {"task-aware", "label-using", "baseline"} <= {*kinds}
 
     def test_design_lock_and_environment(self, found: Results, page: Page):
         source = found.x_provenance
@@ -229,11 +235,11 @@ class TestOtherFiles:
     def test_the_published_layout_alone(self, tmp_path: Path):
         (tmp_path / "theirs.yaml").write_text(EXAMPLE)
         page = Page(remake_page(tmp_path / "theirs.yaml").read_text(encoding="utf-8"))
-        for what in ("x_first_alarm", "x_prereg", "x_provenance", "x_sentence"):
+        for what in ("x_first_alarm", "x_prereg", "x_provenance", "x_sentence", "x_gates"):
             assert f"({what})" in page.text
         assert [row[0][0].strip() for row in page.rows] == ["second", "first"]
         assert [part.strip() for part in page.rows[0][3] if part] == ["50%", "0.5"]
-        assert "Events warned of, by windows" in page.text
+        assert "Events covered, by windows" in page.text
 
     def test_numbers_that_do_not_exist_and_no_score_at_all(self):
         made = Results.parse(yaml.safe_load(EMPTY), where="results")
@@ -379,7 +385,7 @@ def shown(page: Any) -> list[str]:
 
 def test_sorted_by_a_column_within_each_class(opened: Any):
     head, lead = (
-        opened.locator("#table > thead th", has_text=name) for name in ("warned of", "lead")
+        opened.locator("#table > thead th", has_text=name) for name in ("detection rate", "lead")
     )
     keys = "rows => rows.map(row => [row.parentNode.dataset.kind, row.cells[2].dataset.key])"
     before = shown(opened)
@@ -412,7 +418,7 @@ def test_filtered_by_class_label_and_search(opened: Any):
     opened.get_by_role("button", name="label-using").click()
     assert {*shown(opened)} < {*NAMES}
     assert opened.locator("#count").inner_text() == f"{len(shown(opened))} of {every} scores shown"
-    opened.get_by_role("button", name="blind alarm").click()
+    opened.get_by_role("button", name="baseline").click()
     assert {"clock", "constant"} < {*shown(opened)}
     opened.get_by_label("Search").fill("CLOCK")
     assert shown(opened) == ["clock"]

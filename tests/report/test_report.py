@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from pathlib import Path
 
@@ -11,29 +10,25 @@ import pytest
 from drawing import empty_figures
 from evaluation_builders import aligned_scores, curves, indicator, results
 
-from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
 from gmb_hf.benchmark.results import Results
-from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.benchmark.verdict import IndicatorRecord, ScopeRecord
 from gmb_hf.report.answer import GROUPS, answer, group_of, primary_target, reason, subtitle
 from gmb_hf.report.curves import grokking_curves, scores_around_event
 from gmb_hf.report.figures import draw, featured
 from gmb_hf.report.report import FIGURES, render_report, write_evaluation
 
 
-def labelled(by_runs: bool = False, **labels: str) -> Results:
-    """Scores with the labels wanted, by windows or runs, all without test labels but `clock`."""
+def labelled(by_runs: bool = True, **labels: str) -> Results:
+    """Scores with the labels wanted, all without test labels but `clock`."""
     made = results(list(labels))
     items = [
         item.model_copy(
             update={
-                "label": "RANK_ONLY" if by_runs else labels[item.name],
-                "x_first_alarm": item.x_first_alarm.model_copy(
-                    update={"label": labels[item.name], "reasons": ()}
-                )
-                if by_runs and item.x_first_alarm
-                else None,
+                "label": labels[item.name],
+                "x_reasons": (),
+                "x_first_alarm": item.x_first_alarm if by_runs else None,
                 "x_sees_test_labels": False,
-                "x_alarm_eligible": labels[item.name][0] == "S",
+                "x_alarm_eligible": labels[item.name] == "SUPPORTED_FOR_ALARM",
             }
         )
         for item in made.indicators
@@ -51,45 +46,53 @@ def test_it_opens_with_the_answer_and_one_table(found: Results) -> None:
     assert lines[0].startswith("# Which scores may raise an alarm")
     assert lines[2] == f"**{answer(found).sentence}**"
     assert lines[4].startswith(
-        "| score | label by runs | events warned of | in time | runs falsely"
+        "| score | label | detection rate | timely detection rate | false-alarm rate per run,"
     )
-    windows = labelled(vei="RANK_ONLY", curvature="RANK_ONLY")
+    assert "| false positive rate by windows, target 0.05 | coverage by windows |" in lines[4]
+    windows = labelled(by_runs=False, vei="RANK_ONLY", curvature="RANK_ONLY")
     lines = render_report(windows).splitlines()
-    assert lines[4].startswith("| score | label | false alarm rate at 0.05 |")
-    assert "by runs" not in "\n".join(lines)
+    assert lines[4].startswith("| score | label | false positive rate by windows, target 0.05 |")
+    assert "detection rate |" not in "\n".join(lines)
 
 
-def test_by_runs_the_first_alarm_is_explained_and_windows_stand_beside(found: Results) -> None:
+def test_the_first_alarm_is_explained_and_other_events_stand_beside(found: Results) -> None:
     report = render_report(found)
     sections = re.findall(r"^## (.*)$", report, flags=re.MULTILINE)
-    for name in (
-        "By windows: the specification's view",
-        "All scores, by runs",
-        "The same scores before other events",
-        "All scores, by windows",
-    ):
+    for name in ("All scores", "The same scores before other events", "Gates that are not met"):
         assert name in sections
-    assert "acts on its **first alarm**" in report
+    assert "- **First alarm**: whoever acts on a score acts on its first alarm" in report
+    assert "- *detection rate*: share of events whose first alarm" in report
     assert "| 1 run in 20 | 0.045 | 0.065 |" in report
     assert "| score | E_jump 0.2 in 100 | E_plateau 0.9 x 5 |" in report
 
 
-def test_every_indicator_stands_in_its_group(found: Results) -> None:
+def test_there_is_one_label_and_one_list_of_gates(found: Results) -> None:
     report = render_report(found)
-    for part, (name, heading) in itertools.product((1, 2), GROUPS.items()):
-        groups = report.split("## All scores")[part].split("## Why")[0]
-        section = groups.partition(f"### {heading}\n")[2].partition("###")[0]
+    assert "label by" not in report
+    section = report.split("## Gates that are not met")[1].split("## ")[0]
+    for item in found.indicators:
+        for gate in item.x_gates:
+            line = f"| {item.name} | {gate.unit} | {gate.gate} | {gate.state} | {gate.detail} |"
+            assert (line in section) is (gate.state != "met")
+
+
+def test_every_indicator_stands_in_its_group(found: Results) -> None:
+    groups = render_report(found).split("## All scores")[1].split("## Why")[0]
+    for name, heading in GROUPS.items():
+        section = groups.partition(f"### {heading}\n")[2].partition("###")[0].partition("##")[0]
         members = [item.name for item in found.indicators if group_of(item) == name]
         rows = re.findall(r"^\| (\S+) \| [A-Z_]+ \|", section, flags=re.MULTILINE)
         assert sorted(rows) == sorted(members)
 
 
 def test_every_failure_has_its_reason(found: Results) -> None:
-    section = render_report(found).split("## Why the others may not")[1].split("## Def")[0]
+    section = render_report(found).split("## Why the others may not")[1].split("## ")[0]
     failing = [
         item for item in found.indicators if not item.x_alarm_eligible and item.family != "control"
     ]
-    assert section.count("\n- **") == section.count("A sentence by runs.") == len(failing)
+    assert (
+        section.count("\n- **") == section.count("a sentence about this verdict.") == len(failing)
+    )
     assert all(f"- **{item.name}** (" in section for item in failing)
 
 
@@ -146,7 +149,6 @@ def test_without_prereg_calibration_or_provenance_it_still_reports(found: Result
     report = render_report(bare)
     assert "the preregistration is not stored with the results" in report
     assert "Where the thresholds come from is not stored." in report
-    assert "By chance*:" not in report
     assert draw(bare) == {}
     assert primary_target(bare) == 0.05
 
@@ -157,7 +159,7 @@ def test_first_alarms_at_other_budgets_than_the_preregistration_has(found: Resul
     other = found.design.replace(run_budgets=(0.3,), primary_run_budget=0.3, min_targets_ok=1)
     mixed = found.model_copy(update={"x_prereg": other.plain()})
     assert answer(mixed).budget is None
-    assert "All scores, by runs" not in render_report(mixed)
+    assert "detection rate |" not in render_report(mixed)
 
 
 def test_calibration_says_what_its_runs_buy(found: Results) -> None:
@@ -175,11 +177,9 @@ def test_the_answer_counts_monitors_only() -> None:
         csd_lag1="SUPPORTED_FOR_ALARM", vei="RANK_ONLY", curvature="INCONCLUSIVE", clock="RANK_ONLY"
     )
     said = answer(made)
-    assert said.title == "1 of 3 scores may raise an alarm at a 5% false-alarm budget"
-    assert said.sentence.startswith(
-        "1 of 3 scores may raise an alarm at a false-alarm budget of 5%; it (csd_lag1) warned of "
-    )
-    assert "where chance at the same cost warns of" in said.sentence
+    assert said.title == "1 of 3 scores may raise an alarm with a budget of 1 run in 20"
+    assert said.sentence.startswith(f"{said.title}; it (csd_lag1) detected ")
+    assert re.search(r" with a median lead time of 150 steps \(chance: \d+%\)\.$", said.sentence)
     assert [item.name for item in said.supported] == ["csd_lag1"]
     assert said.ranked[0].name == "csd_lag1"
     assert said.ranked[-1].name == "clock"
@@ -188,71 +188,55 @@ def test_the_answer_counts_monitors_only() -> None:
 
 def test_the_answer_when_there_is_none() -> None:
     said = answer(labelled(vei="RANK_ONLY", curvature="INCONCLUSIVE", csd_lag1="RANK_ONLY"))
-    assert said.title == "No alarm yet at a 5% false-alarm budget: 1 of 3 scores not decided"
+    assert said.title == "No alarm yet with a budget of 1 run in 20: 1 of 3 not decided"
     assert said.sentence == (
-        "None of 3 scores may raise an alarm yet at a false-alarm budget of 5%: 1 not decided by "
+        "None of 3 scores may raise an alarm yet with a budget of 1 run in 20: 1 not decided by "
         "256 held-out runs, 2 no more than a ranking."
     )
     none = answer(labelled(vei="RANK_ONLY", csd_lag1="ESTIMATOR_UNSTABLE"))
-    assert none.title == "None of 2 scores may raise an alarm at a 5% false-alarm budget"
+    assert none.title == "None of 2 scores may raise an alarm with a budget of 1 run in 20"
     assert none.supported == ()
 
 
 def test_two_supported_scores_name_the_best() -> None:
     made = labelled(csd_lag1="SUPPORTED_FOR_ALARM", vei="SUPPORTED_FOR_ALARM")
     best = answer(made).ranked[0].name
-    assert f"; the best, {best}, warned of " in answer(made).sentence
+    assert f"; the best, {best}, detected " in answer(made).sentence
 
 
-def test_one_score_speaks_for_itself() -> None:
-    made = labelled(vei="RANK_ONLY", clock="RANK_ONLY")
+@pytest.mark.parametrize("by_runs", [True, False])
+def test_one_score_speaks_for_itself(by_runs: bool) -> None:
+    made = labelled(by_runs, vei="RANK_ONLY", clock="RANK_ONLY")
     assert answer(made).sentence == "vei: vei: a sentence about this verdict."
-    by_runs = labelled(by_runs=True, vei="RANK_ONLY", clock="RANK_ONLY")
-    assert answer(by_runs).sentence == "vei: A sentence by runs."
 
 
-def test_the_answer_is_by_runs_where_first_alarms_were_judged() -> None:
+def test_where_only_windows_were_judged_the_answer_is_by_windows() -> None:
     made = labelled(
-        by_runs=True, csd_lag1="SUPPORTED_FOR_ALARM", vei="INCONCLUSIVE", curvature="RANK_ONLY"
+        by_runs=False, csd_lag1="SUPPORTED_FOR_ALARM", vei="INCONCLUSIVE", curvature="RANK_ONLY"
     )
-    said, beside = answer(made), answer(made, by_windows=True)
-    assert said.title == "1 of 3 scores may raise an alarm with a budget of 1 run in 20"
-    assert said.sentence.startswith(f"{said.title}; it (csd_lag1) warned of ")
-    assert "where a blind alarm of the same cost warns of" in said.sentence
-    assert beside.title == (
-        "By windows (the specification's view): None of 3 scores passes every layer at a 5% "
-        "false-alarm budget"
-    )
-    assert beside.sentence.endswith(": 3 no more than a ranking.")
-    none = answer(labelled(by_runs=True, vei="RANK_ONLY", csd_lag1="INCONCLUSIVE"))
-    assert none.sentence == (
-        "None of 2 scores may raise an alarm yet with a budget of 1 run in 20: 1 not decided by "
-        "256 held-out runs, 1 no more than a ranking."
-    )
+    said, point = answer(made), made.indicator("csd_lag1").point(0.05)
+    assert point is not None
+    assert said.title == "1 of 3 scores may raise an alarm at a false positive rate of 5%"
+    assert f"; it (csd_lag1) detected {point.coverage:.0%} of events " in said.sentence
+    assert f"(chance: {point.chance:.0%})" in said.sentence
 
 
-def test_by_runs_a_scope_is_stated_and_an_unlocked_score_would_only_do() -> None:
-    made = labelled(by_runs=True, vei="SCOPE_LIMITED", csd_lag1="RANK_ONLY")
-    limited = next(item for item in made.indicators if item.name == "vei")
-    first = limited.x_first_alarm
-    assert first is not None
-    part = {"name": "late", "where": "event_step > 500", "passed": True}
-    bound = FirstAlarmRecord.parse(
-        {**first.model_dump(), "strata": [part], "scope": "late"}, where="record"
-    )
+def test_a_scope_is_stated_and_an_unlocked_score_only_passes() -> None:
+    made = labelled(vei="SCOPE_LIMITED", csd_lag1="RANK_ONLY")
+    scope = ScopeRecord(name="late", where="event_step > 500")
     items = tuple(
-        item.model_copy(update={"x_first_alarm": bound}) if item is limited else item
+        item.model_copy(update={"x_scope": scope}) if item.name == "vei" else item
         for item in made.indicators
     )
     said = answer(made.model_copy(update={"indicators": items})).sentence
     assert "1 good in a stated scope only (vei where event_step > 500)" in said
-    supported = labelled(by_runs=True, vei="SUPPORTED_FOR_ALARM", csd_lag1="RANK_ONLY")
+    supported = labelled(vei="SUPPORTED_FOR_ALARM", csd_lag1="RANK_ONLY")
     items = tuple(
         item.model_copy(update={"x_alarm_eligible": False}) for item in supported.indicators
     )
     open_ended = supported.model_copy(update={"indicators": items, "x_calibration": None})
     assert answer(open_ended).title == (
-        "Exploratory, without a lock: 1 of 2 scores pass every rule, none may raise an alarm, with "
+        "Exploratory, without a lock: 1 of 2 scores pass every gate, none may raise an alarm, with "
         "a budget of 1 run in 20"
     )
 
@@ -266,7 +250,8 @@ def test_groups_and_reasons_in_words() -> None:
     assert group(x_sees_test_labels=True) == "oracle"
     assert group(x_sees_test_labels=None) == "undeclared"
     assert group(family="control", x_sees_test_labels=True) == "control"
-    assert reason("fpr_floor") == "false-alarm floor"
+    assert reason("windows_floor") == "false-alarm floor by windows"
+    assert reason("few_events") == "too few events"
     assert reason("some_new_code") == "some new code"
 
 

@@ -71,7 +71,7 @@ def test_the_gate_shows_intervals_chance_and_reasons(found: Results) -> None:
     assert float(row["fpr_low_0.05"]) == achieved.x_interval.low
     assert row["sees_test_labels"] == "false"
     assert rows["held_out_loss"]["sees_test_labels"] == "true"
-    assert rows["train_accuracy"]["reasons"] == "false-alarm floor"
+    assert rows["train_accuracy"]["reasons"] == "false-alarm floor by windows"
     assert rows["train_accuracy"]["fpr_floor"] == "true"
 
 
@@ -125,7 +125,7 @@ def test_first_alarms_at_every_budget_and_before_every_event(found: Results) -> 
         assert parts + int(row["n_false_before_event"]) == int(row["n_events"])
         assert (row["p_adjusted"] != "") is (row["budget"] == "0.05")
         assert row["group"] in {"monitor", "oracle", "control"}
-    assert {"memoryless", "risk_set", "clock", "p_clock", "label_by_windows"} <= set(rows[0])
+    assert {"constant_hazard", "risk_set", "clock", "p_clock", "label"} <= set(rows[0])
     events = list(csv.DictReader(io.StringIO(other_events(found).csv())))
     assert [row["event"] for row in events[:2]] == ["E_jump 0.2 in 100", "E_plateau 0.9 x 5"]
     assert [row["primary"] for row in events[:2]] == ["true", "false"]
