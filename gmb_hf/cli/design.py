@@ -314,10 +314,12 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
     )
     best, by_runs = found.chosen, found.by_runs.chosen if found.by_runs else None
     if best is not None and by_runs is not None:
-        explore = max((best, by_runs), key=lambda row: row.explore)
+        explore, calibrating = max(
+            (best.explore, best.calibration), (by_runs.explore, by_runs.calibration)
+        )
         held_out = max(best.held_out or 0, by_runs.held_out or 0)
         show.say(
-            f"Train {explore.explore:,} explore runs, of which {explore.calibration:,} should have "
+            f"Train {explore:,} explore runs, of which {calibrating:,} should have "
             f"negative windows (false alarms expected in {by_runs.expected:.3f} of runs, 90% sure "
             f"of at most {by_runs.upper:.3f}), and {held_out:,} held-out runs: either unit's gates "
             f"are then met by a score as good as supposed with a probability of about "
