@@ -20,7 +20,7 @@ def test_columns_logarithms_and_falls() -> None:
     log = RunLog.from_arrays(
         ["a"],
         [0, 10, 20],
-        {name: values for name in ("tail_exponent", "gradient_variance", "compressed_length")},
+        dict.fromkeys(("tail_exponent", "gradient_variance", "compressed_length"), values),
     )
     found = {
         name: catalogue.compute(log, name).values[0].tolist()
