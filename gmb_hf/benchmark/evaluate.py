@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -252,14 +253,14 @@ def judge(
         InputError: a column is missing, steps are unsorted or repeated, a score is NaN in a
             labelled window, or the design is unsound.
     """
-    columns = {"run_column": run, "step_column": step}
-    log = RunLog.read(runs, **columns)
+    read = partial(RunLog.read, run_column=run, step_column=step)
+    log = read(runs)
     names = [score] if isinstance(score, str) else list(score)
     own = [own_score(name, log, sign=sign, sees_test_labels=sees_test_labels) for name in names]
     design = Design.minimal(
         metric=metric, horizon=horizon, safe_gap=safe_gap, candidates=own, **fields
     )
-    earlier = None if explore is None else RunLog.read(explore, **columns)
+    earlier = None if explore is None else read(explore)
     return evaluate_runs(design, log, explore=earlier).results
 
 
