@@ -24,11 +24,13 @@ from gmb_hf.base.escape import one_line
 from gmb_hf.base.files import json_text, read_bytes, read_json, write_text
 from gmb_hf.base.fingerprints import SHOWN
 from gmb_hf.base.schemas import Schema, dated
+from gmb_hf.base.tables import follow
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.older import SCHEMA as RESULTS_SCHEMA
 from gmb_hf.benchmark.prepare import prepare
+from gmb_hf.benchmark.records import Label
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
@@ -51,7 +53,8 @@ from gmb_hf.hub.sources import part_of
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.catalogue import Indicator, Observables
 from gmb_hf.indicators.causal import Values
-from gmb_hf.report.page import class_of
+from gmb_hf.report.answer import primary_target
+from gmb_hf.report.page import CLASSES, class_of
 from gmb_hf.runs.joining import join_scores
 from gmb_hf.runs.metadata import EXTERNAL
 from gmb_hf.runs.runlog import RunLog
@@ -90,14 +93,40 @@ SCHEMA = Schema("check of a submission", (_upgrade_1,))
 
 
 class CheckedScore(Section):
-    """One score of a submission as the check found it."""
+    """One score with its verdict: of a submission as the check found it, or of a trial."""
 
     name: str
     kind: str
     sign: Literal[1, -1] = 1
-    label_by_windows: str
-    auc: Number = None
+    label: Label
+    alarm_eligible: bool
+    reasons: Many[str] = ()
+    sentence: str = ""
     first_alarm: FirstAlarmRecord
+    # By windows, at the primary target.
+    coverage: Number = None
+    chance_by_windows: Number = None
+    auc: Number = None
+
+    @classmethod
+    def of(
+        cls, item: IndicatorRecord, first: FirstAlarmRecord, *, kind: str, target: float
+    ) -> CheckedScore:
+        """What is shown of a score, with its first alarms, its class and the primary target."""
+        point = item.point(target)
+        return cls(
+            name=item.name,
+            kind=kind if kind in CLASSES else "undeclared",
+            sign=item.x_sign or 1,
+            label=item.label,
+            alarm_eligible=bool(item.x_alarm_eligible),
+            reasons=item.x_reasons,
+            sentence=item.x_sentence,
+            first_alarm=first,
+            coverage=follow(point, "coverage"),
+            chance_by_windows=follow(point, "chance"),
+            auc=item.layer_A.auc,
+        )
 
 
 class CheckRecord(Section):
@@ -520,7 +549,7 @@ def _not_checked(submission: Submission) -> Iterator[str]:
         yield f"{said}: that its numbers are computed from these logs, and causally{by}"
         yield f"{said}: that it is {score.kind}, as its author says"
     if record.retrained:
-        yield "that the runs are trainings of the panel's law, all of them and unchosen"
+        yield "that the runs are trainings of the panel's configuration, all of them and unchosen"
     yield "how often held-out runs were looked at before this lock: they lie open"
 
 
@@ -532,17 +561,10 @@ def _budget(results: Results) -> float:
 
 
 def _scores(submission: Submission, results: Results) -> Iterator[CheckedScore]:
+    target = primary_target(results)
     for item in results.indicators:
-        if item.family == "control" or item.x_first_alarm is None:
-            continue
-        yield CheckedScore(
-            name=item.name,
-            kind=_kind(submission, item),
-            sign=item.x_sign or 1,
-            label_by_windows=item.label,
-            auc=item.layer_A.auc,
-            first_alarm=item.x_first_alarm,
-        )
+        if item.family != "control" and (first := item.x_first_alarm) is not None:
+            yield CheckedScore.of(item, first, kind=_kind(submission, item), target=target)
 
 
 def _kind(submission: Submission, item: IndicatorRecord) -> str:
