@@ -31,7 +31,6 @@ _RAREST = 1e-6  # rarer false alarms take more than a million runs to show
 ASSUMED: Mapping[str, Any] = {
     "detection": 0.5,
     "coverage": 0.5,
-    "windows": 10.0,
     "event_share": 0.9,
     "negative_share": 0.75,
 }
@@ -60,15 +59,13 @@ class Pilot:
         """What the pilot shows at the rates that `m` calibration runs buy.
 
         A threshold is the lowest that the pilot's own negatives allow, so that the coverage is a
-        little too good where the pilot is small. How runs differ is seen at the targets
-        themselves: at the rates that few runs buy, too few of a pilot's runs alarm.
+        little too good where the pilot is small.
         """
         design = self.judgement.design
         primary = design.primary_fpr
         bought = self._at(effective_budget(primary, m))
         return Assumed(
             coverage=bought.alarms(primary).n_detected / self.n_events,
-            windows={target: self._independent_windows(target) for target in design.fpr_targets},
             event_share=self.n_events / self.n_runs,
             negative_share=self.judgement.negatives.n_runs / self.n_runs,
             chance=hardest(by_windows(bought, primary)),
@@ -119,14 +116,6 @@ class Pilot:
             one.evaluation, Locked({1: windows}, {1: runs}), one.design, windows=one.windows
         )
 
-    def _independent_windows(self, target: float) -> float:
-        """k, for which the runs' rates at this target vary by f (1-f) / k; at least 1."""
-        counts = self.judgement.negatives.counts
-        known = counts > 0
-        rates = self._at(target).alarms(target).false_alarm_rates[known]
-        mean, variance = float(rates.mean()), float(rates.var(ddof=1))
-        return max(1.0, mean * (1 - mean) / variance) if variance else float(counts[known].mean())
-
 
 def pilot(design: Design, runs: Runs) -> Pilot:
     """A pilot from runs: the first candidate of the design is its score.
@@ -168,7 +157,6 @@ def plan_runs(
     candidates: int | None = None,
     detection: float | None = None,
     coverage: float | None = None,
-    windows: float | None = None,
     event_share: float | None = None,
     negative_share: float | None = None,
     chance: float | None = None,
@@ -183,7 +171,6 @@ def plan_runs(
         detection: share of events that its first alarm detects, in place of what is measured or
             `ASSUMED`; so are the others.
         coverage: share of events that the score warns of, by windows.
-        windows: independent negative windows a run.
         event_share, negative_share: shares of runs that have an event, and negative windows.
         chance: share of events by chance at equal cost, in either unit; None
             without a pilot leaves that test out.
@@ -200,8 +187,6 @@ def plan_runs(
     goal = Goal(
         targets=design.fpr_targets,
         primary=design.primary_fpr,
-        min_targets_ok=design.min_targets_ok,
-        eps=design.fpr_eps,
         coverage_min=design.coverage_min,
         event_count_min=design.event_count_min,
         candidates=candidates or max(1, len(design.candidates)),
@@ -218,8 +203,6 @@ def plan_runs(
     for option, value in options.values():
         if value is not None and not 0 < value <= 1:
             raise InputError(f"{option} must be a number above 0 and at most 1, got {value:g}")
-    if windows is not None and not 1 <= windows < math.inf:
-        raise InputError(f"--assume-windows must be a number of at least 1, got {windows:g}")
     if coverage is not None and coverage <= goal.coverage_min:
         what = f"--coverage {coverage:g} must exceed the minimum {goal.coverage_min:g}"
         raise InputError(f"{what}: what lies at it is never surely above it")
@@ -229,13 +212,10 @@ def plan_runs(
     given: dict[str, Any] = {name: x for name, (_, x) in options.items() if x is not None}
     by_runs = plan_by_runs(_goal_by_runs(design, goal), partial(_runs_assumed, measured, given))
     given = {name: x for name, x in given.items() if name != "detection"}
-    if windows is not None:
-        given["windows"] = dict.fromkeys(goal.targets, windows)
     if measured is not None:
         found = plan(goal, lambda m: replace(measured.assumed(m), **given))
         return replace(found, by_runs=by_runs)
     usual = {name: value for name, value in ASSUMED.items() if name != "detection"}
-    usual["windows"] = dict.fromkeys(goal.targets, usual["windows"])
     assumed = Assumed(**{**usual, **given})
     return replace(plan(goal, lambda m: assumed), by_runs=by_runs)
 

@@ -239,14 +239,6 @@ def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
         "runs is enough.",
         style="dim",
     )
-    if (best := by_runs.chosen) is not None:
-        show.say(
-            f"Train {best.explore:,} explore runs, of which {best.calibration:,} should have "
-            f"negative windows (false alarms expected in {best.expected:.3f} of runs, 90% sure of "
-            f"at most {best.upper:.3f}), and {best.held_out:,} held-out runs: a score as good as "
-            f"supposed is then supported by runs with a probability of about {goal.power:.0%}.",
-            style="bold",
-        )
     show.console().print()
     show.say("The specification's view, by windows:", style="bold")
 
@@ -254,9 +246,7 @@ def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
 def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
     """Print a plan by windows; `null_draws` is what the design draws of each chance null."""
     goal = found.goal
-    assumed, rate = found.assumed, goal.primary
-    windows = assumed.windows[rate]
-    scatter = (rate * (1 - rate) / windows) ** 0.5
+    assumed = found.assumed
     chance = "chance is left out (--assume-chance)"
     if assumed.chance is not None:
         chance = f"chance covers {assumed.chance:.2f}"
@@ -270,10 +260,8 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
             "rate that is bought (to plan for less: --coverage)"
         )
     show.say(
-        f"{source}: {coverage}; rates of runs that scatter by {scatter:.3f} around {rate:g}, as "
-        f"with {windows:.1f} independent negative windows a run; an event in "
-        f"in {assumed.event_share:.0%} of runs, negative windows in {assumed.negative_share:.0%}; "
-        f"{chance}."
+        f"{source}: {coverage}; an event in {assumed.event_share:.0%} of runs, negative windows in "
+        f"{assumed.negative_share:.0%}; {chance}."
     )
     show.console().print()
     columns = (
@@ -303,12 +291,16 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
         "–: no number of runs is enough.",
         style="dim",
     )
-    if (best := found.chosen) is not None:
+    best, by_runs = found.chosen, found.by_runs and found.by_runs.chosen
+    if best is not None and by_runs is not None:
+        explore = max((best, by_runs), key=lambda row: row.explore)
+        held_out = max(best.held_out or 0, by_runs.held_out or 0)
         show.say(
-            f"Train {best.explore:,} explore runs, of which {best.calibration:,} should have "
-            f"negative windows and buy an expected rate of {best.budgets[goal.primary]:.3f} at "
-            f"{goal.primary:g}, and {best.held_out:,} held-out runs: a score as good as supposed "
-            f"is then supported with a probability of about {goal.power:.0%}.",
+            f"Train {explore.explore:,} explore runs, of which {explore.calibration:,} should have "
+            f"negative windows (false alarms expected in {by_runs.expected:.3f} of runs, 90% sure "
+            f"of at most {by_runs.upper:.3f}), and {held_out:,} held-out runs: either unit's gates "
+            f"are then met by a score as good as supposed with a probability of about "
+            f"{goal.power:.0%}.",
             style="bold",
         )
     enough = f"set x_null_draws, which is {null_draws:,}"
@@ -350,10 +342,6 @@ def plan(
     ] = 0.8,
     candidates: Annotated[
         int | None, option("Scores in the lock; 1, or those of --prereg.")
-    ] = None,
-    assume_windows: Annotated[
-        float | None,
-        option("Independent negative windows a run: runs' rates vary by f(1-f)/this. [10]"),
     ] = None,
     assume_events: Annotated[
         float | None, option("Share of runs that have an event. [0.9]")
@@ -430,7 +418,6 @@ def plan(
         candidates=candidates,
         detection=detection,
         coverage=coverage,
-        windows=assume_windows,
         event_share=assume_events,
         negative_share=assume_negatives,
         chance=assume_chance,

@@ -9,12 +9,9 @@ all hold at once is taken as the product over independent parts:
   a share alpha / (candidates) of the draws (Holm's first step). Exact binomials, and the bootstrap
   interval is the binomial's own. Under a null whose chances differ between events the count
   varies less than the binomial: this asks for a little too much.
-- Budgets. A run's rate has mean f and variance f (1-f) / k, as if it had k independent negative
-  windows. The m calibration runs put the expected rate at f - (1-f)(1 - 1/k)/m, and their own
-  scatter adds variance / m to it; n held-out runs measure it with variance / n. The upper end of
-  the interval, rate + 1.96 sqrt(rate (1-rate) / (k n)), must stay under f + min(eps, f/2). The
-  measured rate is taken as gamma distributed, since few runs make most of the false alarms. With
-  fewer than five alarming runs an exact bound decides, so that n reaches it in any case.
+- Budgets. Thresholds are conformal over the calibration runs, so that on runs of the same system
+  the promise holds unless held-out runs refute it: it takes runs enough for a finite threshold. By
+  runs, the chance of being refuted is counted; by windows it is not.
 
 Not counted: the median lead and the robustness family. Runs that end without an event are taken
 as negatives like the others.
@@ -67,8 +64,6 @@ class Goal:
 
     Attributes:
         targets: false positive rates that are budgets. primary: the one of the verdict.
-        min_targets_ok: how many of them must be surely met.
-        eps: tolerance above a target; at most half the target counts.
         coverage_min: least coverage at the primary target.
         event_count_min: least number of held-out events.
         candidates: scores in the lock, controls not counted.
@@ -78,17 +73,11 @@ class Goal:
 
     targets: tuple[float, ...] = (0.05,)
     primary: float = 0.05
-    min_targets_ok: int = 1
-    eps: float = 0.01
     coverage_min: float = 0.30
     event_count_min: int = 30
     candidates: int = 1
     alpha: float = 0.05
     power: float = 0.80
-
-    def line(self, target: float) -> float:
-        """The highest rate that meets a target."""
-        return pass_line(target, self.eps)
 
 
 @dataclass(frozen=True)
@@ -97,15 +86,12 @@ class Assumed:
 
     Attributes:
         coverage: true share of events that it warns of at the rate that the budget buys.
-        windows: target -> independent negative windows per run, k; the variance of a run's rate f
-            is f (1-f) / k.
         event_share: share of runs that have an event.
         negative_share: share of runs that have negative windows.
         chance: coverage that chance gives at the same cost; None leaves the test out.
     """
 
     coverage: float
-    windows: Mapping[float, float]
     event_share: float
     negative_share: float
     chance: float | None = None
@@ -173,7 +159,7 @@ def plan(goal: Goal, assumed: Callable[[int], Assumed]) -> Plan:
     enough = [row for row in rows if row.calibration >= advised and row.total is not None]
     chosen = min(enough, key=lambda row: row.total or 0, default=None)
     last = (chosen or rows[-1]).calibration
-    alone, draws = _alone(goal, supposed[last], last), draws_needed(goal.candidates, goal.alpha)
+    alone, draws = _alone(goal, supposed[last]), draws_needed(goal.candidates, goal.alpha)
     return Plan(goal, supposed[last], rows, chosen, alone, draws)
 
 
@@ -376,28 +362,6 @@ def runs_for(count: int, share: float, power: float) -> int:
     return _fewest(lambda n: _at_least(count, n, share), power) or _MOST_RUNS
 
 
-def power_of_budget(goal: Goal, target: float, windows: float, m: int, n: int) -> float:
-    """Probability that the interval of a target's rate stays under its line.
-
-    Args:
-        goal: for the line.
-        target: f.
-        windows: k, independent negative windows per run.
-        m, n: calibration and held-out runs with negative windows.
-    """
-    line = goal.line(target)
-    if m < runs_needed(target) or n < runs_for_zero(line):
-        return 0.0
-    mean = target - (1 - target) * (1 - 1 / windows) / m
-    spread = mean * (1 - mean) / windows
-    variance = spread * (1 / n + 1 / m)
-    # The highest rate whose interval ends at the line: x + z sqrt(x (1-x) / (k n)) = line.
-    z = _NORMAL**2 / (windows * n)
-    half = line + z / 2
-    highest = (half - math.sqrt(half**2 - (1 + z) * line**2)) / (1 + z)
-    return float(gammainc(mean**2 / variance, highest * mean / variance))
-
-
 def power_of_coverage(goal: Goal, assumed: Assumed, n: int) -> float:
     """Probability of enough events, and of a coverage that is surely high enough, in n runs."""
     return _covered_surely(goal, assumed.event_share, assumed.coverage, assumed.chance, n)
@@ -413,15 +377,8 @@ def _covered_surely(
 
 
 def power_of(goal: Goal, assumed: Assumed, m: int, n: int) -> float:
-    """Probability of a supporting verdict from m calibration and n held-out runs."""
-    with_negatives = math.floor(n * assumed.negative_share)
-    met = np.array([1.0])  # probability of each number of targets that are surely met
-    for target in goal.targets:
-        each = power_of_budget(goal, target, assumed.windows[target], m, with_negatives)
-        met = np.append(met * (1 - each), 0.0) + np.append(0.0, met * each)
-    if m < runs_needed(goal.primary):
-        return 0.0
-    return float(met[goal.min_targets_ok :].sum()) * power_of_coverage(goal, assumed, n)
+    """Probability that the gates by windows are met, from m calibration and n held-out runs."""
+    return power_of_coverage(goal, assumed, n) if m >= runs_needed(goal.primary) else 0.0
 
 
 def _row(goal: Goal, assumed: Assumed, m: int) -> Row:
@@ -434,14 +391,10 @@ def _row(goal: Goal, assumed: Assumed, m: int) -> Row:
     )
 
 
-def _alone(goal: Goal, assumed: Assumed, m: int) -> dict[str, int | None]:
+def _alone(goal: Goal, assumed: Assumed) -> dict[str, int | None]:
     """Held-out runs for each requirement by itself."""
     one_event, least = replace(goal, event_count_min=1), goal.event_count_min
     any_coverage, unchallenged = replace(one_event, coverage_min=0.0), replace(assumed, chance=None)
-
-    def budget(target: float, n: int) -> float:
-        known = math.floor(n * assumed.negative_share)
-        return power_of_budget(goal, target, assumed.windows[target], m, known)
 
     powers: dict[str, Callable[[int], float]] = {
         f"{least} events": lambda n: _at_least(least, n, assumed.event_share),
@@ -449,8 +402,6 @@ def _alone(goal: Goal, assumed: Assumed, m: int) -> dict[str, int | None]:
             one_event, unchallenged, n
         ),
     }
-    for target in goal.targets:
-        powers[f"rate surely at most {goal.line(target):g}"] = partial(budget, target)
     if assumed.chance is not None:
         better = f"better than chance ({assumed.chance:.2f})"
         powers[better] = partial(power_of_coverage, any_coverage, assumed)
