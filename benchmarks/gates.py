@@ -11,11 +11,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
+from scipy.stats import norm
 
 from benchmarks.harness import Line
 from benchmarks.laws import CADENCE, LAWS, Law, noise, raised
@@ -105,7 +106,9 @@ def panel_at(n_runs: int, seed: int, *, factor: float, detected: float) -> Indic
     return locked(replace(held_out, values=np.where(chosen, rises, held_out.values)), explore)
 
 
-def panel_of_roc(n_runs: int, seed: int, *, at: float, detected: float) -> IndicatorRecord:
+def panel_of_roc(
+    n_runs: int, seed: int, *, at: float, detected: float, checkpoints: int = CHECKPOINTS
+) -> IndicatorRecord:
     """The verdict on a score whose curve passes through a point; the lock finds its threshold.
 
     A threshold at which a share `at` of runs has a false alarm lies below the rise of a share
@@ -114,8 +117,8 @@ def panel_of_roc(n_runs: int, seed: int, *, at: float, detected: float) -> Indic
     rng = np.random.default_rng([43, n_runs, seed])
     both = []
     for prefix in ("explore", "held_out"):
-        scores = _runs(n_runs, rng, prefix)
-        height = rng.normal(size=(n_runs, 1)) + _level(at) + _NORMAL_QUANTILE[detected]
+        scores = _runs(n_runs, rng, prefix, checkpoints)
+        height = _level(at, checkpoints) + norm.ppf(detected) + rng.normal(size=(n_runs, 1))
         lead = scores.event_step[:, None] - scores.steps
         within = (lead > 0) & (lead <= 10 * CADENCE)
         both.append(replace(scores, values=np.where(within, height, scores.values)))
@@ -123,24 +126,18 @@ def panel_of_roc(n_runs: int, seed: int, *, at: float, detected: float) -> Indic
     return locked(held_out, explore)
 
 
-_NORMAL_QUANTILE = {0.7: 0.5244005127080407}
-
-
-def _level(share: float) -> float:
+@cache
+def _level(share: float, checkpoints: int) -> float:
     """The threshold at which a share of runs has a false alarm, from many of them."""
-    if share not in _LEVELS:
-        scores = _runs(20_000, np.random.default_rng(44), "run")
-        windows = Judgement(scores, None, DESIGN).maxima
-        _LEVELS[share] = float(np.nanquantile(windows, 1 - share))
-    return _LEVELS[share]
+    scores = _runs(20_000, np.random.default_rng(44), "run", checkpoints)
+    return float(np.nanquantile(Judgement(scores, None, DESIGN).maxima, 1 - share))
 
 
-_LEVELS: dict[float, float] = {}
-
-
-def _runs(n_runs: int, rng: np.random.Generator, prefix: str) -> Scores:
+def _runs(
+    n_runs: int, rng: np.random.Generator, prefix: str, checkpoints: int = CHECKPOINTS
+) -> Scores:
     """AR(1) noise of runs whose events all leave them a negative window."""
-    return noise(Law(correlation=0.9, early=0.4), n_runs, CHECKPOINTS, rng, prefix)
+    return noise(Law(correlation=0.9, early=0.4), n_runs, checkpoints, rng, prefix)
 
 
 def _false(scores: Scores, tau: float) -> NDArray[np.bool_]:
@@ -201,13 +198,18 @@ def g1() -> Line:
 
 
 def g2() -> Line:
-    """70% of events at half the budget: supported in at least 80% of panels of 40 + 40 runs."""
+    """70% of events at half the budget: supported in at least 80% of panels of 40 + 40 runs.
+
+    That is asked at the threshold of the lock. Beside it, the same point on the score's curve while
+    each lock spends what its 40 explore runs make of the budget, with the events within few safe
+    gaps, where the clock detects half of them, and within more.
+    """
     begun, size = time.perf_counter(), SIZES[0]
+    curve = partial(panel_of_roc, size, at=0.5 * BUDGET, detected=0.7)
     cases = {
         "at the locked threshold": partial(panel_at, size, factor=0.5, detected=0.7),
-        "on the curve, thresholds as locked": partial(
-            panel_of_roc, size, at=0.5 * BUDGET, detected=0.7
-        ),
+        f"on the curve, {CHECKPOINTS} checkpoints": curve,
+        f"on the curve, {2 * CHECKPOINTS} checkpoints": partial(curve, checkpoints=2 * CHECKPOINTS),
     }
     shares, details = [], []
     for name, panel in cases.items():
@@ -215,7 +217,7 @@ def g2() -> Line:
         shares.append(sum(able for _, able, _ in found) / len(found))
         details.append(f"{name}: {shares[-1]:.1%} eligible; {_summary(found)}")
     details.append(f"seeds 0 to {PANELS - 1} each; {time.perf_counter() - begun:.0f} s")
-    return Line("G2", f"{min(shares):.1%}", ">= 80%", min(shares) >= 0.8, details)
+    return Line("G2", f"{shares[0]:.1%}", ">= 80%", shares[0] >= 0.8, details)
 
 
 def g3() -> Line:

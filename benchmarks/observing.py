@@ -27,28 +27,28 @@ def o1() -> Line:
 
 
 def _measure() -> dict[str, Any]:
-    from gmb_hf.training.ensemble import Ensemble, wanted
     from gmb_hf.training.launch import keep_freed_memory
     from gmb_hf.training.observables import Observer
     from gmb_hf.training.presets import preset
+    from gmb_hf.training.stacked import SeedStack, wanted
 
     keep_freed_memory()
     config = preset("quick")
     seeds = range(config.training.seeds_at_once)
-    ensemble = Ensemble(config, seeds, compiled=wanted(config, 2 * len(seeds)))
-    observer = Observer(ensemble)
+    stack = SeedStack(config, seeds, compiled=wanted(config, 2 * len(seeds)))
+    observer = Observer(stack)
     plain, kept_steps, measuring = [], [], []
     count = 0
     every = config.training.checkpoint_every
     for step in range(CHECKPOINTS * every):
         at_checkpoint = step % every == 0
         start = time.perf_counter()
-        losses, logits = ensemble.gradients(keep_logits=at_checkpoint)
+        losses, logits = stack.gradients(keep_logits=at_checkpoint)
         middle = time.perf_counter()
         if at_checkpoint:
             count = len(observer.measure(losses, logits))
         after = time.perf_counter()
-        ensemble.update()
+        stack.update()
         spent = (middle - start) + (time.perf_counter() - after)
         if step >= 2 * every:  # the first intervals compile and warm up
             (kept_steps if at_checkpoint else plain).append(spent)

@@ -43,34 +43,34 @@ def t13() -> Line:
 def _measure(kind: str) -> dict[str, Any]:
     import torch
 
-    from gmb_hf.training.ensemble import Ensemble, wanted
     from gmb_hf.training.launch import keep_freed_memory
     from gmb_hf.training.presets import preset
-    from gmb_hf.training.recorders import Checkpoint
+    from gmb_hf.training.recorders import CheckpointState
     from gmb_hf.training.seeds import CHEAP, DEAR
+    from gmb_hf.training.stacked import SeedStack, wanted
 
     keep_freed_memory()
     config = preset("quick").changed(["training.observables=all"])
     seeds = range(config.training.seeds_at_once)
-    ensemble = Ensemble(config, seeds, compiled=wanted(config, 2 * len(seeds)))
+    stack = SeedStack(config, seeds, compiled=wanted(config, 2 * len(seeds)))
 
     def step() -> None:
-        ensemble.gradients()
-        ensemble.update()
+        stack.gradients()
+        stack.update()
 
     steps = _seconds(step, REPEATS)
-    gradient = _seconds(lambda: ensemble.gradients(keep_logits=True), REPEATS)
-    losses, logits = ensemble.gradients(keep_logits=True)
-    updates = ensemble.last_updates()
+    gradient = _seconds(lambda: stack.gradients(keep_logits=True), REPEATS)
+    losses, logits = stack.gradients(keep_logits=True)
+    updates = stack.last_updates()
     with torch.no_grad():
-        test_logits, hidden = ensemble.test.logits(ensemble.weights)
+        test_logits, hidden = stack.test.logits(stack.weights)
         recorders = {}
         for recorder in CHEAP if kind == "cheap" else DEAR:
-            one = recorder(ensemble)
+            one = recorder(stack)
 
             def measure(one: Recorder = one) -> None:
                 # A checkpoint of its own: each pays for the hidden states that others share.
-                now = Checkpoint(ensemble, losses, logits, test_logits, hidden, updates)
+                now = CheckpointState(stack, losses, logits, test_logits, hidden, updates)
                 one.measure(now)
 
             for _ in range(WARM_UP if kind == "cheap" else 0):

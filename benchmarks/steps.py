@@ -117,7 +117,7 @@ def _plain(config: RunConfig, seeds: Sequence[int], steps: int) -> dict[str, Any
     import torch
 
     from gmb_hf.modeling.mixers import own_parameter_names
-    from gmb_hf.training.ensemble import adamw, initial_model, task_data
+    from gmb_hf.training.stacked import adamw, initial_model, task_data
 
     losses: dict[str, list[float]] = {}
     spent = 0.0
@@ -148,18 +148,18 @@ def _plain(config: RunConfig, seeds: Sequence[int], steps: int) -> dict[str, Any
 def _stacked(config: RunConfig, seeds: Sequence[int], steps: int) -> dict[str, Any]:
     """The seeds stacked, compiled if the preset's own rule says so."""
     from gmb_hf.training.config import parse_seeds
-    from gmb_hf.training.ensemble import Ensemble, wanted
     from gmb_hf.training.launch import keep_freed_memory
+    from gmb_hf.training.stacked import SeedStack, wanted
 
     keep_freed_memory()
     all_seeds = parse_seeds(f"{config.seeds.explore},{config.seeds.evaluate}")
-    ensemble = Ensemble(config, seeds, compiled=wanted(config, len(all_seeds)))
+    stack = SeedStack(config, seeds, compiled=wanted(config, len(all_seeds)))
     seen = []
     spent = 0.0
     for step in range(steps + 2):
         start = time.perf_counter()
-        losses, _ = ensemble.gradients()
-        ensemble.update()
+        losses, _ = stack.gradients()
+        stack.update()
         if step >= 2:
             spent += time.perf_counter() - start
         seen.append(losses.tolist())
@@ -171,10 +171,10 @@ def _check(config: RunConfig) -> dict[str, float]:
     """The largest relative differences of loss and gradients after one forward and backward."""
     import torch
 
-    from gmb_hf.training.ensemble import Ensemble, initial_model, task_data
+    from gmb_hf.training.stacked import SeedStack, initial_model, task_data
 
-    ensemble = Ensemble(config, [0])
-    fast, _ = ensemble.gradients()
+    stack = SeedStack(config, [0])
+    fast, _ = stack.gradients()
     data = task_data(config.task, 0)
     model = initial_model(config, 0)
     model.set_attn_implementation("eager")
@@ -185,7 +185,7 @@ def _check(config: RunConfig) -> dict[str, float]:
     loss.backward()
     worst = 0.0
     for name, parameter in model.named_parameters():
-        ours, theirs = ensemble.weights[name].grad, parameter.grad
+        ours, theirs = stack.weights[name].grad, parameter.grad
         assert ours is not None
         assert theirs is not None
         scale = theirs.norm().item()

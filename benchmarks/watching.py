@@ -44,8 +44,8 @@ def _measure(folder: Path) -> dict[str, Any]:
 
     from gmb_hf.monitor.callback import GMBCallback
     from gmb_hf.monitor.observe import Parts
-    from gmb_hf.training.ensemble import initial_model
     from gmb_hf.training.presets import preset
+    from gmb_hf.training.stacked import initial_model
 
     config = preset("smoke")
     task = config.task

@@ -1,17 +1,15 @@
-"""Replay stored runs under watch: an alarm that is right, and a measurement that goes wrong.
+"""Replay stored runs with the monitor: a correct alarm, and a faulty measurement.
 
-    gmb run --preset standard --out runs/standard        # once: what is an alarm? minutes
+    gmb run --preset standard --out runs/standard        # once, to make the lock; takes minutes
     python examples/watch_a_run.py --lock runs/standard/lock.yaml --runs runs/standard/logs
 
-Rows of a log are given to the monitor one checkpoint at a time, as a training would; the page
-docs/monitor.md shows the same inside a Trainer. Explore runs are passed over. The first run shown
-is the first whose alarm is raised inside the safe gap before its event; the results say in how many
-runs that is so.
+The monitor receives the rows of a log one checkpoint at a time, as from a training; docs/monitor.md
+shows the same inside a Trainer. Explore runs are skipped. The first run shown is the first whose
+alarm is raised inside the safe gap before its event; the results say how many events are detected.
 
-In the second, what the monitor needs is no longer measured from halfway to the event on: it keeps
-its last value, as from a stale copy. Such a score says that nothing happens, for ever. Shown is the
-first run in which the monitor does not believe it and abstains before the event; those before it,
-in which it did not, are counted.
+In the second run, the columns that the monitor needs keep their last value from halfway to the
+event on, as if from a stale copy. Such a score never rises. The run shown is the first in which the
+monitor notices this and abstains before the event; earlier runs are counted.
 """
 
 from __future__ import annotations
@@ -52,11 +50,11 @@ class Watched:
         return next((row["step"] for row in self.rows if row.get("train_acc", 0) >= 0.99), None)
 
     def first(self, state: str) -> int | None:
-        """The first step at which the monitor said so."""
+        """The first step at which the monitor had this state."""
         return next((one.step for one in self.readings if one.state == state), None)
 
     def timeline(self) -> Iterator[str]:
-        """What happened, a line each."""
+        """What happened, one line per moment and change of state."""
         moments = {
             "memorised": self.memorised,
             "alarm": self.first("ALARM"),
@@ -72,7 +70,7 @@ class Watched:
 
 
 class Replay:
-    """Watches the runs of a log, one after another."""
+    """Monitors the runs of a log, one after another."""
 
     def __init__(self, lock: Path, results: Path, log: RunLog, act: str | None) -> None:
         self.lock = Lock.read(lock)
@@ -82,16 +80,16 @@ class Replay:
         self._results = Results.read(results)
         self.events = find_events(self.log, self.lock.design).step
         first = AlarmMonitor(self.lock, self._results, act=None if act is None else [act])
-        self.acts = first.acting[0]  # the highest detection rate, where several may act
+        self.acts = first.acting[0]  # the highest detection rate, if several may act
         self.promise = self.monitor().rule.promise
 
     def monitor(self) -> AlarmMonitor:
-        """A new one, for a run of the log."""
+        """A new monitor, for a run of the log."""
         said = {name: self.log.metadata.get(name) for name in SYSTEM}
         return AlarmMonitor(self.lock, self._results, act=[self.acts], show=(), system=said)
 
     def watch(self, place: int, stale_from: int | None = None) -> Watched:
-        """One run to its end; what the monitor needs keeps its value from a step on."""
+        """One run to its end; from `stale_from` on, the needed columns keep their value."""
         run, monitor = self.log.runs[place], self.monitor()
         rows = self.log.select([run]).table.drop_columns(["run", "seed"]).to_pylist()
         stale: dict[str, Any] = {}
@@ -159,15 +157,13 @@ def draw(shown: Sequence[Watched], acts: str, metric: str) -> Figure:
 
 
 def main() -> None:
-    """Find both runs, say what happened, draw."""
+    """Find both runs, print what happened, draw."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--lock", type=Path, required=True)
     parser.add_argument("--runs", nargs="+", required=True, help="logs that the lock has not seen")
     parser.add_argument("--results", type=Path, help="beside the lock by default")
-    parser.add_argument(
-        "--act", help="which indicator; by default the eligible one with the highest detection rate"
-    )
-    parser.add_argument("--picture", type=Path, help="where to draw it, without a suffix")
+    parser.add_argument("--act", help="by default the eligible one that detects most")
+    parser.add_argument("--picture", type=Path, help="file of the figure, without a suffix")
     options = parser.parse_args()
     results = options.results or options.lock.with_name("results.yaml")
     replay = Replay(options.lock, results, RunLog.read(options.runs), options.act)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; a test holds it equal t
     from gmb_hf.base.errors import InputError as InputError
     from gmb_hf.benchmark.evaluate import evaluate_lock as evaluate_lock
     from gmb_hf.benchmark.evaluate import evaluate_runs as evaluate_runs
+    from gmb_hf.benchmark.evaluate import judge as judge
     from gmb_hf.benchmark.judgement import Judgement as Judgement
     from gmb_hf.benchmark.locking import make_lock as make_lock
     from gmb_hf.benchmark.results import Results as Results
@@ -40,7 +41,7 @@ _HOME = {
     "GrokkingTransformerConfig": "modeling",
     "GrokkingTransformerForCausalLM": "modeling",
     "InputError": "base.errors",
-    "Judgement": "benchmark.calibration",
+    "Judgement": "benchmark.judgement",
     "Lock": "design.lock",
     "Panel": "runs.panel",
     "Prereg": "design.design:Design",  # its name in earlier versions
@@ -50,6 +51,7 @@ _HOME = {
     "evaluate_lock": "benchmark.evaluate",
     "evaluate_runs": "benchmark.evaluate",
     "get_task": "tasks.registry",
+    "judge": "benchmark.evaluate",
     "make_lock": "benchmark.locking",
     "metrics": "jobs.metrics",
     "plot": "report.figures",

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 import functools
+import io
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -313,10 +315,7 @@ def test_command_line_holds_no_numerics():
     assert not faults, show(faults)
 
 
-TO_RENAME = {
-    *("Blocks", "Case", "Checked", "Checkpoint", "Comparison", "Config", "Ensemble", "Entry"),
-    *("Plan", "Score", "Scores", "Settings", "Window", "Windows"),
-}
+TO_RENAME = {"Case", "Checked", "Entry"}
 """Names that two classes still share; the list only becomes shorter."""
 
 
@@ -338,6 +337,24 @@ def test_a_class_has_a_name_of_its_own():
     assert shared.keys() >= TO_RENAME, "take from the list what was renamed"
 
 
+def lines_of_code(path: Path) -> int:
+    """Lines that hold code; docstrings, comments and empty lines are none."""
+    source = path.read_bytes()
+    beside = (
+        *(tokenize.ENCODING, tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER),
+        *(tokenize.INDENT, tokenize.DEDENT),
+    )
+    code: set[int] = set()
+    for token in tokenize.tokenize(io.BytesIO(source).readline):
+        if token.type not in beside:
+            code.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(parsed(path)):
+        value = node.value if isinstance(node, ast.Expr) else None
+        if isinstance(value, ast.Constant) and isinstance(value.value, str):
+            code.difference_update(range(node.lineno, node.end_lineno + 1))
+    return len(code)
+
+
 class TestNumbers:
     """How much house there is: bounds that a change may not pass without a word."""
 
@@ -347,12 +364,10 @@ class TestNumbers:
         # (design, lock, results, panels) were split.
         assert len(FILES) <= 210
 
-    def test_lines(self):
-        lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
-        # 43,133 were reached before first alarms, learned scores, plans by runs, panels and the
-        # signals of others came in; 53,000 before the page of a report, tokenizers and trackers;
-        # 55,000 before the leaderboard and before the trainers came in from their folder.
-        assert lines <= 63_800, "what can be said in fewer lines?"
+    def test_lines_of_code(self):
+        lines = sum(map(lines_of_code, FILES))
+        # 43,690 when docstrings, comments and empty lines ceased to be counted; 41,000 is the aim.
+        assert lines <= 43_850, "what can be said in fewer lines?"
 
     def test_share_of_lines_that_import(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)

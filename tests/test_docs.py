@@ -26,6 +26,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, NamedTuple, get_args
 
 import matplotlib.pyplot as plt
@@ -523,6 +524,15 @@ def test_every_page_is_in_the_menu() -> None:
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
     tables = {page for page in pages if page.startswith("trial/")}  # which trial.md links
     assert sorted(menu) == sorted(pages - tables | GENERATED)
+
+
+API = [path.relative_to(ROOT).as_posix() for path in sorted((DOCS / "api").glob("*.md"))]
+
+
+@pytest.mark.parametrize("page", API)
+def test_every_name_of_an_api_page_exists(page: str) -> None:
+    for name in re.findall(r"^::: (\S+)$", (ROOT / page).read_text(encoding="utf-8"), re.MULTILINE):
+        assert resolve_name(name) is not None
 
 
 def test_the_glossary_has_every_label_event_and_the_reasons_are_explained() -> None:

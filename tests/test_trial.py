@@ -63,21 +63,25 @@ def test_a_trial_from_panels_to_one_page(folder: Path) -> None:
             assert item.x_first_alarm is not None
             at = item.x_first_alarm.at(0.05)
             row = rows[name, item.name]
-            assert row["label_by_runs"] == item.x_first_alarm.label
-            assert float(row["warned"]) == at.warned
+            assert row["label"] == item.label
+            assert float(row["detection_rate"]) == at.detection_rate
+            point = item.point(0.05)
+            assert point is not None
+            assert float(row["coverage"]) == point.coverage
             assert int(row["n_runs"]) == at.n_runs
         assert len(FrozenPanel.find(name).ledger().locks) == 2  # its own, and the other's
     # A score times three is the same alarm by thresholds times three, and not by those of one.
     first, second = (rows[name, "embedding_gini"] for name in found.panels)
-    assert (first["warned"], first["false_share"]) == (second["warned"], second["false_share"])
+    for rate in ("detection_rate", "false_alarm_rate"):
+        assert first[rate] == second[rate]
     matrix = {(one.lock_of, one.panel): one for one in found.transfers}
     assert set(matrix) == {("first", "second"), ("second", "first")}
     page = (folder / "report.md").read_text(encoding="utf-8")
     for kind in {row.kind for row in found.rows}:
         assert f"## {KINDS[kind]}" in page
     # Each claim stands beside what was measured, signals of other kinds told apart.
-    warned = float(rows["first", "embedding_gini"]["warned"])
-    said = f"Here `embedding_gini` (knows the task) warned of {warned:.0%} ["
+    detected = float(rows["first", "embedding_gini"]["detection_rate"])
+    said = f"Here `embedding_gini` (knows the task) detected {detected:.0%} ["
     assert said in next(line for line in page.splitlines() if "**Fourier concentration**" in line)
     assert page.count("Not measured: no panel of this trial has its columns.") > 20
     # Of many panels a sentence names the least and the most.
@@ -85,14 +89,14 @@ def test_a_trial_from_panels_to_one_page(folder: Path) -> None:
     own = [row for row in found.rows if row.item.name == "embedding_gini"]
     shares = {"a": 0.5, "b": 0.25, "c": 1.0, "d": 0.75}
     many = [
-        own[0]._replace(panel=panel, at=own[0].at.model_copy(update={"warned": share}))
+        own[0]._replace(panel=panel, at=own[0].at.model_copy(update={"detection_rate": share}))
         for panel, share in shares.items()
     ]
     text = measured(claim, many, [*shares])
-    assert re.search(r"warned of 25% \[[\d, ]+\] on b to 100% \[[\d, ]+\] on c \(", text), text
-    # Of several measures the best on average comes first, and where another one warned of more.
+    assert re.search(r"detected 25% \[[\d, ]+\] on b to 100% \[[\d, ]+\] on c \(", text), text
+    # Of several measures the best on average comes first, and where another one detected more.
     item = own[0].item.model_copy(update={"name": "embedding_top8"})
-    at = own[0].at.model_copy(update={"warned": 0.875})
+    at = own[0].at.model_copy(update={"detection_rate": 0.875})
     other = [own[0]._replace(panel="a", item=item, at=at)]
     text = measured(claim, [many[1], *other, many[2]], ["a", "b", "c"])
     assert text.startswith("Here the best of 2 measures on average, `embedding_top8` (knows"), text

@@ -1,10 +1,10 @@
-"""A score that somebody else computes: how far the output layer has become sparse again.
+"""A score computed outside gmb-hf: how far the output layer has become sparse again.
 
     python examples/my_score/my_score.py panel:quick-29 --out my_score.parquet
 
 `unembedding_gini` is the Gini coefficient of the output layer's Fourier power: it falls while the
-training rows are memorised, and rises when a few frequencies begin to carry the answer. The score
-is that rise, above the least mean of three checkpoints so far. No held-out label is read.
+training rows are memorised, and rises when a few frequencies begin to encode the answer. The score
+is this rise above the least mean of three checkpoints so far. It reads no held-out label.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def score_runs(log: RunLog) -> RunLog:
 
 
 def main() -> None:
-    """Score the runs that are named, explore and held-out ones alike."""
+    """Score the given runs, explore and held-out runs alike."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("runs", help="panel:NAME, or files of run logs")
     parser.add_argument("--out", type=Path, default=Path("my_score.parquet"))

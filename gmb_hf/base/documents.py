@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import json
-import math
 import operator
 import re
 import reprlib
@@ -163,15 +160,34 @@ def items_in(annotation: Any) -> type | None:
     return scalar_in(get_args(bare)[0]) if get_origin(bare) is tuple else None
 
 
+def unit_of(field: FieldInfo) -> str | None:
+    """The unit of a field, a word beside its bounds: `Annotated[int, Field(ge=1), "steps"]`."""
+    own = (one for one in field.metadata if isinstance(one, str))
+    return next(own, None) or _unit_in(field.annotation)
+
+
+def _unit_in(annotation: Any) -> str | None:
+    own = (one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, str))
+    return next(own, None) or next(filter(None, map(_unit_in, get_args(annotation))), None)
+
+
 def read_value(annotation: Any, text: str, *, where: str) -> Any:
     """What a person typed as a value of a field's type; `where` opens the message of an error.
 
-    `none` is None where that is allowed, a list has commas, and what is neither a list nor a
-    number, text, true or false is written as in YAML.
+    `none` is None where that is allowed, a list has commas, `0:32` among whole numbers is 0 to 31,
+    and what is neither a list nor a number, text, true or false is written as in YAML.
     """
     text, kind, items = text.strip(), scalar_in(annotation), items_in(annotation)
     if text.lower() in ("none", "null") and type(None) in get_args(annotation):
         return None
+    if items is int:
+        parts = [part.partition(":") for part in text.split(",")]
+        try:
+            ranges = [range(int(a), int(b) if colon else int(a) + 1) for a, colon, b in parts]
+        except ValueError:
+            hint = "write whole numbers with commas, e.g. 80,100,120 or 0:32"
+            raise InputError(f"{where}: {hint}") from None
+        return tuple(number for some in ranges for number in some)
     if items is not None:
         return tuple(_typed(items, part.strip(), where) for part in text.split(","))
     return parse_yaml(text, where=where) if kind is None else _typed(kind, text, where)
@@ -235,9 +251,18 @@ class Section(BaseModel):
     def __str__(self) -> str:
         return repr(self)
 
-    def plain(self) -> dict[str, Any]:
-        """The document as dicts, lists, strings and numbers; what is unset (None) is left out."""
-        return dict(plain_data(self.model_dump(exclude_none=True), number=float))
+    def plain(self, exclude: Mapping[Any, Any] | None = None) -> dict[str, Any]:
+        """The document as dicts, lists, strings and numbers; what is unset (None) is left out.
+
+        So is what `exclude` says, in the words of pydantic's `model_dump`.
+        """
+        dumped = self.model_dump(exclude_none=True, exclude=exclude)
+        return dict(plain_data(dumped, number=float))
+
+    def as_read(self) -> dict[str, Any]:
+        """The same without what no file or caller gave: what a later version added is not there."""
+        dumped = self.model_dump(exclude_none=True, exclude_unset=True)
+        return dict(plain_data(dumped, number=float))
 
 
 def _brief(value: Any) -> str:
@@ -421,80 +446,6 @@ def _plain(value: Any, number: Callable[[float], Any]) -> Any:
     return number(value) if isinstance(value, float) else value
 
 
-def canonical_hash(data: Any) -> str:
-    """SHA-256 (hex) of the canonical JSON of plain data.
-
-    Keys are sorted, there is no white space, floats are written by `repr`; an infinity is the
-    string ".inf" and NaN is refused, since JSON has neither.
-
-    Raises:
-        InputError: a value is NaN.
-    """
-    plain = plain_data(data, number=_finite)
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
-
-
-# Seals: one field of a document holds the hash of all the rest.
-
-
-def seal(content: Mapping[str, Any], place: str) -> str:
-    """The canonical hash of a document without what stands at `place` (a dotted path): its seal.
-
-    It shows accidents, not forgery: whoever changes a document can seal it anew.
-    """
-    *sections, last = place.split(".")
-    bare = inner = dict(content)
-    for section in sections:
-        inner[section] = inner = dict(inner[section])
-    inner.pop(last, None)
-    return canonical_hash(bare)
-
-
-def check_seal(
-    content: Mapping[str, Any],
-    place: str,
-    where: str,
-    edited: tuple[str, str, str],
-    *,
-    parsed: Callable[[], Mapping[str, Any]] | None = None,
-) -> None:
-    """Raise `InputError` unless the seal at `place`, a dotted path, is that of the content.
-
-    `where` opens the message; `edited` is its code, after what it was edited, and what to do.
-    `parsed` gives the same content with typed fields, by which 50 and 50.0 are one.
-    """
-    recorded: Any = content
-    for part in place.split("."):
-        recorded = recorded.get(part)
-    actual = seal(content, place)
-    if recorded != actual and parsed is not None:
-        actual = seal(_as_typed(content, parsed()), place)
-    if recorded != actual:
-        code, when, hint = edited
-        reason = (
-            f"was edited after {when} (its seal is {str(recorded)[:16]}, its content hashes to "
-            f"{actual[:16]}); {hint}"
-        )
-        raise InputError.at(where, code, reason)
-
-
-def _as_typed(content: Any, parsed: Any) -> Any:
-    """The file's content with its numbers as the fields' types have them: 50 and 50.0 are one."""
-    if isinstance(content, Mapping) and isinstance(parsed, Mapping):
-        return {key: _as_typed(item, parsed.get(key)) for key, item in content.items()}
-    if isinstance(content, list) and isinstance(parsed, list) and len(content) == len(parsed):
-        return [_as_typed(item, other) for item, other in zip(content, parsed, strict=True)]
-    same = isinstance(parsed, float) and type(content) is int and content == parsed
-    return parsed if same else content
-
-
-def _finite(value: float) -> float | str:
-    if math.isnan(value):
-        raise InputError("a document holds NaN where a number or .inf is needed", code="bad_value")
-    return value if math.isfinite(value) else ".inf" if value > 0 else "-.inf"
-
-
 class _StrictLoader(Loader):  # type: ignore[misc]
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen: set[str] = set()
@@ -634,9 +585,9 @@ class Document(Section):
         """A copy with some fields changed, checked like a new document."""
         return self.of({**self.model_dump(mode="python", exclude_none=True), **fields})
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self, exclude: Mapping[Any, Any] | None = None) -> dict[str, Any]:
         """The nested document as plain data; optional fields that are unset are left out."""
-        values = super().plain()
+        values = super().plain(exclude)
         document: dict[str, Any] = {}
         for name, place in self.places().items():
             if name in values:

@@ -5,14 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.first_alarm import OtherEventRecord, before_event
 from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.prepare import CONTROLS, Prepared, Runs, namesakes, prepare, statements_of
+from gmb_hf.benchmark.prepare import (
+    CONTROLS,
+    Prepared,
+    Runs,
+    namesakes,
+    own_score,
+    prepare,
+    statements_of,
+)
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.sections import CalibrationRecord
 from gmb_hf.benchmark.verdict import judge_all
@@ -22,7 +31,11 @@ from gmb_hf.design.design import Design
 from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
 from gmb_hf.design.lock import Lock, differing, refuse_shared_runs
 from gmb_hf.design.looks import look_notes, next_look
+from gmb_hf.runs.readers import Sources
 from gmb_hf.runs.runlog import RunLog
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 # With too few runs there is no verdict but INCONCLUSIVE, which says so itself.
 _FEW_RUNS = ("run_groups_exceed_runs",)
@@ -202,6 +215,53 @@ def evaluate_runs(
     if looks is not None:  # before a result is seen
         looks.keep_look(asked)
     return evaluation
+
+
+def judge(
+    runs: Sources | DataFrame,
+    *,
+    score: str | Sequence[str],
+    metric: str,
+    horizon: int,
+    safe_gap: int,
+    explore: Sources | DataFrame | None = None,
+    run: str = "run",
+    step: str = "step",
+    sign: Literal[1, -1] = 1,
+    sees_test_labels: bool | None = None,
+    **fields: Any,
+) -> Results:
+    """Judge scores on runs of one's own: a table in, a verdict a score out.
+
+    The evaluation has no lock, so that it is exploratory and no score of it may raise an alarm.
+
+        results = gmb_hf.judge(df, score="my_score", metric="test_acc", horizon=200, safe_gap=400)
+        results.to_pandas()
+
+    Args:
+        runs: a DataFrame with a row for each run and step, or files that `RunLog.read` reads.
+        score: a column, or the name of an indicator; or several of them.
+        metric: the column in which the event is found.
+        horizon, safe_gap: in steps; see `Design`.
+        explore: other runs of the same system, which the thresholds are then found on.
+        run, step: the columns that name a row's run and step.
+        sign: -1 where low scores mean risk.
+        sees_test_labels: whether held-out labels went into the scores.
+        fields: more fields of the design by name, such as `event_type="E_plateau"`.
+
+    Raises:
+        InputError: a column is missing, steps are unsorted or repeated, a score is NaN in a
+            labelled window, or the design is unsound.
+    """
+    read = partial(RunLog.read, run_column=run, step_column=step)
+    log = read(runs)
+    names = [score] if isinstance(score, str) else list(score)
+    own = [own_score(name, log, sign=sign, sees_test_labels=sees_test_labels) for name in names]
+    design = Design.minimal(
+        metric=metric, horizon=horizon, safe_gap=safe_gap, candidates=own, **fields
+    )
+    earlier = None if explore is None else read(explore)
+    return evaluate_runs(design, log, explore=earlier).results
 
 
 def _evaluate(

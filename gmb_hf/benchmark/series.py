@@ -71,7 +71,7 @@ Args:
     fpr_eps: tolerance around a target; default 0.01.
     fpr_floor_max: what the least reachable rate may be; default 0.20.
     min_targets_ok: how many targets must be met; default 2.
-    lead_time_target: a warning so many steps ahead is a success; default a quarter of the horizon.
+    lead_time_target: an alarm so many steps ahead is a success; default a quarter of the horizon.
     calibration: where thresholds come from: "cross_run", the negative windows of other runs
         (default); "in_sample", those that are then measured (default under v0.4, and only there);
         "locked", from `thresholds`.
@@ -127,7 +127,7 @@ def read_settings(settings: Mapping[str, Any]) -> SeriesSettings:
     missing = [name for name in ("horizon", "safe_gap") if settings.get(name) is None]
     if missing:
         raise InputError(
-            f"{' and '.join(missing)} missing: say how many steps before t* an alarm is a warning "
+            f"{' and '.join(missing)} missing: say how many steps before t* an alarm is timely "
             "(horizon), and from how many on it is a false alarm (safe_gap > horizon)"
         )
     given = {
@@ -402,7 +402,7 @@ def operationality(judgement: Judgement, per_run: bool) -> Flat:
     rule; `x_budget_pass`, `x_floor` by that of `strict`; `layer_b_pass` by the protocol's. Per run:
     `fpr_per_run@f` (NaN for a run without negatives), `threshold_per_run@f`.
     """
-    measured = layer_b(judgement, intervals=False)
+    measured = layer_b(judgement)
     flat: Flat = {}
     for result in measured.achieved:
         flat[_at("fpr", result.target)] = result.achieved

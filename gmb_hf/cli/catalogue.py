@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import App, argument, option, score_names
+from gmb_hf.cli.options import App, argument, score_names
 
 _LABELS = {"label-free": "", "label-using": "test", "task-aware": "task"}
 
@@ -19,9 +19,13 @@ def indicators(
     name: Annotated[
         str | None, argument("Show one indicator in full.", autocompletion=score_names)
     ] = None,
-    runs: Annotated[list[str] | None, option("List only those that these logs can feed.")] = None,
+    runs: list[str] | None = None,
 ) -> None:
-    """List the indicators, a line each; with a name, everything about one."""
+    """List the indicators, a line each; with a name, everything about one.
+
+    Options:
+        runs: List only those that these logs can feed.
+    """
     from gmb_hf.indicators.catalogue import available, get, names
 
     if name is None:
@@ -97,16 +101,19 @@ def install() -> None:
 
 @app.command()
 def push(
-    org: Annotated[str, option("User or organisation of the Hub.")],
-    name: Annotated[
-        list[str] | None, option("Only this module; may be given several times.")
-    ] = None,
-    requirement: Annotated[
-        str | None, option("How a Space installs this package, e.g. 'gmb-hf[apps] @ git+https://…'")
-    ] = None,
-    private: Annotated[bool, option("Make new Spaces private.", "--private")] = False,
+    org: str,
+    name: list[str] | None = None,
+    requirement: str | None = None,
+    private: bool = False,
 ) -> None:
-    """Publish each module as a Space, from which `evaluate.load("ORG/NAME")` loads it."""
+    """Publish each module as a Space, from which `evaluate.load("ORG/NAME")` loads it.
+
+    Options:
+        org: User or organisation of the Hub.
+        name: Only this module; may be given several times.
+        requirement: How a Space installs this package, e.g. 'gmb-hf[apps] @ git+https://…'
+        private: Make new Spaces private.
+    """
     from gmb_hf.base.repositories import push_space
     from gmb_hf.jobs.metrics import module, names
 

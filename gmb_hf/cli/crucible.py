@@ -15,7 +15,7 @@ from gmb_hf.base.escape import steps as thousands
 from gmb_hf.base.files import write_json
 from gmb_hf.base.tables import Column, Line, Row, Table, follow, section
 from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import Answer, App, Changes, Device, Figures, argument, option, product
+from gmb_hf.cli.options import Answer, App, Changes, Device, Figures, option
 
 if TYPE_CHECKING:
     from gmb_hf.crucible.exposure import GuardrailFinding
@@ -33,16 +33,22 @@ _command = partial(screen.command, "crucible")
 
 @app.command()
 def exposure(
-    steps: Annotated[int, option("Training steps.")],
-    batch_size: Annotated[int, option("Slots in a batch.")],
-    probability: Annotated[float, option("That a slot is filled from these pools (p_tier3).")],
-    pool: Annotated[
-        list[str], option("NAME=SIZE:RATIO, e.g. legacy=454:0.75; ratios add up to 1.")
-    ],
-    gate: Annotated[bool, option("Exit with 1 if a pool is critical or severe.", "--gate")] = False,
+    steps: int,
+    batch_size: int,
+    probability: float,
+    pool: list[str],
+    gate: bool = False,
     out: Answer = None,
 ) -> None:
-    """How often each item of a pool will be seen, and whether that is too rarely."""
+    """How often each item of a pool will be seen, and whether that is too rarely.
+
+    Options:
+        steps: Training steps.
+        batch_size: Slots in a batch.
+        probability: That a slot is filled from these pools (p_tier3).
+        pool: NAME=SIZE:RATIO, e.g. legacy=454:0.75; ratios add up to 1.
+        gate: Exit with 1 if a pool is critical or severe.
+    """
     from gmb_hf.crucible.exposure import Level, Pool, check_pools, expected_exposures, worst
 
     pools = []
@@ -81,15 +87,22 @@ def exposure(
 
 @app.command()
 def pareto(
-    results: Annotated[Path, argument("CSV, JSON or JSONL: name, frozen_tier3, organic_holdout.")],
-    draws: Annotated[int, option("Bootstrap resamples of the items.")] = 2000,
-    seed: Annotated[int, option("Of the resamples.")] = 0,
-    out: Annotated[
-        Path | None, option("Write the answer: this name with .json, .png and .svg.")
-    ] = None,
+    results: Path,
+    draws: int = 2000,
+    seed: int = 0,
+    out: Path | None = None,
     figures: Figures = True,
 ) -> None:
-    """Which configurations no other one beats in both retention and generalization."""
+    """Which configurations no other one beats in both retention and generalization.
+
+    Arguments:
+        results: CSV, JSON or JSONL: name, frozen_tier3, organic_holdout.
+
+    Options:
+        draws: Bootstrap resamples of the items.
+        seed: Of the resamples.
+        out: Write the answer: this name with .json, .png and .svg.
+    """
     from gmb_hf.crucible.pareto import find_frontier
 
     found = find_frontier(results, draws=draws, seed=seed)
@@ -123,19 +136,27 @@ def pareto(
 
 @app.command()
 def aggregate(
-    boards: Annotated[list[Path], argument("Scoreboards, one per training seed.")],
-    against: Annotated[
-        Path | None, option("What this command left of another configuration.")
-    ] = None,
-    method: Annotated[str, option("t (Student's interval) or normal (the spec's 1.96).")] = "t",
+    boards: list[Path],
+    against: Path | None = None,
+    method: str = "t",
     allow_fingerprint_mismatch: Annotated[
         bool, options.different_data("Take different data all the same.")
     ] = False,
-    draws: Annotated[int, option("Bootstrap resamples of seeds and items.")] = 2000,
-    seed: Annotated[int, option("Of the resamples.")] = 0,
+    draws: int = 2000,
+    seed: int = 0,
     out: Answer = None,
 ) -> None:
-    """Mean, spread and interval over training seeds, overall and by tier."""
+    """Mean, spread and interval over training seeds, overall and by tier.
+
+    Arguments:
+        boards: Scoreboards, one per training seed.
+
+    Options:
+        against: What this command left of another configuration.
+        method: t (Student's interval) or normal (the spec's 1.96).
+        draws: Bootstrap resamples of seeds and items.
+        seed: Of the resamples.
+    """
     from gmb_hf.crucible.compare import aggregate_files
 
     found = aggregate_files(
@@ -178,31 +199,40 @@ def aggregate(
 
 @app.command()
 def mine(
-    candidates: Annotated[Path, argument("JSONL of bundles: anchor and positive.")],
-    pool: Annotated[Path, option("JSONL of texts that negatives are drawn from.")],
-    out: Annotated[Path, product("Folder for what was accepted and what was not.", "mined")],
+    candidates: Path,
+    pool: Path,
+    out: Path,
     encoder: Encoder = None,
-    embeddings: Annotated[
-        Path | None, option("Of the candidates: .npy or .safetensors, a row per text.")
-    ] = None,
-    pool_embeddings: Annotated[Path | None, option("The same of the pool.")] = None,
-    lineups: Annotated[int, option("Lineups that each candidate meets.")] = 10,
-    lineup_size: Annotated[int, option("Negatives in a lineup.")] = 10,
-    threshold: Annotated[float | None, option("Least danger that passes; 0 by default.")] = None,
-    organic: Annotated[
-        Path | None,
-        option("Scores of organic items, from whose dangers the threshold is calibrated."),
-    ] = None,
-    quantile: Annotated[
-        float | None, option("With --organic: share of its dangers below the threshold; 0.9.")
-    ] = None,
-    min_passes: Annotated[int, option("Least passes that are accepted.")] = 3,
-    near_duplicate: Annotated[
-        float, option("Cosine from which two texts count as the same.")
-    ] = 0.95,
-    seed: Annotated[int, option("Of the lineups.")] = 0,
+    embeddings: Path | None = None,
+    pool_embeddings: Path | None = None,
+    lineups: int = 10,
+    lineup_size: int = 10,
+    threshold: float | None = None,
+    organic: Path | None = None,
+    quantile: float | None = None,
+    min_passes: int = 3,
+    near_duplicate: float = 0.95,
+    seed: int = 0,
 ) -> None:
-    """Try each candidate in seeded lineups; keep the dangerous ones, set doubtful ones apart."""
+    """Try each candidate in seeded lineups; keep the dangerous ones, set doubtful ones apart.
+
+    Arguments:
+        candidates: JSONL of bundles: anchor and positive.
+
+    Options:
+        pool: JSONL of texts that negatives are drawn from.
+        out (mined): Folder for what was accepted and what was not.
+        embeddings: Of the candidates: .npy or .safetensors, a row per text.
+        pool_embeddings: The same of the pool.
+        lineups: Lineups that each candidate meets.
+        lineup_size: Negatives in a lineup.
+        threshold: Least danger that passes; 0 by default.
+        organic: Scores of organic items, from whose dangers the threshold is calibrated.
+        quantile: With --organic: share of its dangers below the threshold; 0.9.
+        min_passes: Least passes that are accepted.
+        near_duplicate: Cosine from which two texts count as the same.
+        seed: Of the lineups.
+    """
     from gmb_hf.crucible.mining import QUANTILE, MiningSettings, mine_files
 
     if organic is not None and threshold is not None:
@@ -248,23 +278,29 @@ def mine(
 
 @app.command()
 def from_runs(
-    out: Annotated[Path, product("A folder.", "runs/crucible")],
+    out: Path,
     preset: options.RunPreset = "quick",
-    seeds: Annotated[str, option("Of the runs, e.g. 0:4 or 3,7.")] = "0:4",
+    seeds: str = "0:4",
     changes: Changes = None,
-    every: Annotated[
-        int | None, option("Steps between checkpoints; the preset's by default.")
-    ] = None,
-    bundles: Annotated[int, option("Bundles of each seed.")] = 512,
-    negatives: Annotated[int, option("Negatives in a bundle.")] = 16,
-    bundle_seed: Annotated[int, option("Of the drawing of the bundles.")] = 0,
-    model: Annotated[
-        Path | None, option("Ask this saved model instead of training; --seeds is its seed.")
-    ] = None,
+    every: int | None = None,
+    bundles: int = 512,
+    negatives: int = 16,
+    bundle_seed: int = 0,
+    model: Path | None = None,
     device: Device = "auto",
     figures: Figures = True,
 ) -> None:
-    """Train seeds and ask each the same at every checkpoint: which equations have one answer?"""
+    """Train seeds and ask each the same at every checkpoint: which equations have one answer?
+
+    Options:
+        out (runs/crucible): A folder.
+        seeds: Of the runs, e.g. 0:4 or 3,7.
+        every: Steps between checkpoints; the preset's by default.
+        bundles: Bundles of each seed.
+        negatives: Negatives in a bundle.
+        bundle_seed: Of the drawing of the bundles.
+        model: Ask this saved model instead of training; --seeds is its seed.
+    """
     from gmb_hf.crucible import grokking
     from gmb_hf.training.config import parse_seeds
     from gmb_hf.training.presets import preset as named
@@ -312,21 +348,26 @@ def from_runs(
 
 @app.command()
 def score(
-    bundles: Annotated[Path, argument("JSONL: anchor, positive, negatives a line.")],
-    out: Annotated[Path, product("Where to write the items' scores.", "scores.parquet")],
-    embeddings: Annotated[Path | None, option(".npy or .safetensors with a row per text.")] = None,
+    bundles: Path,
+    out: Path,
+    embeddings: Path | None = None,
     encoder: Encoder = None,
-    name: Annotated[
-        str | None, option("What made the similarities; the encoder by default.")
-    ] = None,
-    skip_empty: Annotated[
-        bool, option("Leave out items without negatives.", "--skip-empty")
-    ] = False,
-    previous: Annotated[
-        Path | None, option("An earlier version of the set, every item of which must be here.")
-    ] = None,
+    name: str | None = None,
+    skip_empty: bool = False,
+    previous: Path | None = None,
 ) -> None:
-    """Margin and rank of each item, by the similarities in the file or by embeddings."""
+    """Margin and rank of each item, by the similarities in the file or by embeddings.
+
+    Arguments:
+        bundles: JSONL: anchor, positive, negatives a line.
+
+    Options:
+        out (scores.parquet): Where to write the items' scores.
+        embeddings: .npy or .safetensors with a row per text.
+        name: What made the similarities; the encoder by default.
+        skip_empty: Leave out items without negatives.
+        previous: An earlier version of the set, every item of which must be here.
+    """
     from gmb_hf.crucible.scores import score_bundles
 
     with screen.counting("encoding") as done:
@@ -369,16 +410,19 @@ def score(
 @tiers_app.command()
 def fit(
     scores: Scores,
-    out: Annotated[Path, product("Where to freeze them.", "tiers.json")],
-    thresholds: Annotated[
-        tuple[float, float], option("Quantiles of the danger at the two cutoffs.")
-    ] = (0.7, 0.9),
-    method: Annotated[
-        str, option("inverted_cdf, or spec for the reference's algorithm.")
-    ] = "inverted_cdf",
-    force: Annotated[bool, option("Replace tiers that are there.", "--force")] = False,
+    out: Path,
+    thresholds: tuple[float, float] = (0.7, 0.9),
+    method: str = "inverted_cdf",
+    force: bool = False,
 ) -> None:
-    """Freeze the cutoffs of a corpus, with the encoder and the corpus that they come from."""
+    """Freeze the cutoffs of a corpus, with the encoder and the corpus that they come from.
+
+    Options:
+        out (tiers.json): Where to freeze them.
+        thresholds: Quantiles of the danger at the two cutoffs.
+        method: inverted_cdf, or spec for the reference's algorithm.
+        force: Replace tiers that are there.
+    """
     from gmb_hf.crucible.scores import ItemScores, fit_to_scores
 
     if out.exists() and not force:
@@ -401,12 +445,18 @@ def fit(
 
 @tiers_app.command()
 def assign(
-    tiers: Annotated[Path, option("Frozen cutoffs.")],
+    tiers: Path,
     scores: Scores,
-    bundles: Annotated[Path, option("The bundles that were scored.")],
-    out: Annotated[Path, product("Where to write bundles with their tiers.", "tiered.jsonl")],
+    bundles: Path,
+    out: Path,
 ) -> None:
-    """Write the bundles with their tiers: the set that every later model is scored on."""
+    """Write the bundles with their tiers: the set that every later model is scored on.
+
+    Options:
+        tiers: Frozen cutoffs.
+        bundles: The bundles that were scored.
+        out (tiered.jsonl): Where to write bundles with their tiers.
+    """
     from gmb_hf.crucible.margins import Tiers
     from gmb_hf.crucible.scores import ItemScores, assign_to_file
 
@@ -420,14 +470,19 @@ def assign(
 @app.command()
 def scoreboard(
     scores: Scores,
-    eval_version: Annotated[str, option("Version of the evaluation set, e.g. v23.")],
-    out: Annotated[Path, product("Where to write it.", "scoreboard.json")],
-    seed: Annotated[int, option("Seed of the evaluation.")] = 42,
-    checkpoint: Annotated[
-        str | None, option("The model; what made the similarities by default.")
-    ] = None,
+    eval_version: str,
+    out: Path,
+    seed: int = 42,
+    checkpoint: str | None = None,
 ) -> None:
-    """Sum up the items overall and by tier, under the fingerprint of their data."""
+    """Sum up the items overall and by tier, under the fingerprint of their data.
+
+    Options:
+        eval_version: Version of the evaluation set, e.g. v23.
+        out (scoreboard.json): Where to write it.
+        seed: Seed of the evaluation.
+        checkpoint: The model; what made the similarities by default.
+    """
     from gmb_hf.crucible.scoreboard import scoreboard_of
 
     made = scoreboard_of(scores, out, version=eval_version, seed=seed, checkpoint=checkpoint)
@@ -437,24 +492,34 @@ def scoreboard(
 
 @app.command()
 def compare(
-    previous: Annotated[Path, argument("The older scoreboard.")],
-    following: Annotated[Path, argument("The newer scoreboard.")],
-    organic_before: Annotated[
-        Path | None, option("Scoreboard of the organic holdout, before.")
-    ] = None,
-    organic_after: Annotated[Path | None, option("The same, after.")] = None,
+    previous: Path,
+    following: Path,
+    organic_before: Path | None = None,
+    organic_after: Path | None = None,
     allow_fingerprint_mismatch: Annotated[
         bool,
         options.different_data(
             "Show numbers of different data all the same; they are not comparable."
         ),
     ] = False,
-    gate: Annotated[bool, option("Exit with 1 from a CRITICAL guardrail on.", "--gate")] = False,
-    permutations: Annotated[int, option("Sign flips of a permutation test.")] = 9999,
-    seed: Annotated[int, option("Of the sign flips.")] = 0,
+    gate: bool = False,
+    permutations: int = 9999,
+    seed: int = 0,
     out: Answer = None,
 ) -> None:
-    """What changed between two scoreboards of the same data, with guardrails and paired tests."""
+    """What changed between two scoreboards of the same data, with guardrails and paired tests.
+
+    Arguments:
+        previous: The older scoreboard.
+        following: The newer scoreboard.
+
+    Options:
+        organic_before: Scoreboard of the organic holdout, before.
+        organic_after: The same, after.
+        gate: Exit with 1 from a CRITICAL guardrail on.
+        permutations: Sign flips of a permutation test.
+        seed: Of the sign flips.
+    """
     from gmb_hf.crucible.compare import compare_files
 
     if (organic_before is None) != (organic_after is None):

@@ -14,12 +14,12 @@ import typer
 from gmb_hf.base.errors import CheckFailed, InputError
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import output, screen
-from gmb_hf.cli.options import App, Private, Repo, argument, option, product, several
+from gmb_hf.cli.options import App, Private, Repo, option, product, several
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gmb_hf.hub.datasets import About, Config
+    from gmb_hf.hub.datasets import About, DatasetConfig
     from gmb_hf.tasks.text import Text
 
 build_app = App(no_args_is_help=False)
@@ -74,12 +74,14 @@ def modular(
     task: Tasks = None,
     seed: Seed = 42,
     fraction: Fraction = 0.5,
-    op_token: Annotated[
-        str, option("distinct: one token for each operation; shared: one for all.")
-    ] = "distinct",
+    op_token: str = "distinct",
     version: Version = "v1",
 ) -> None:
-    """Modular arithmetic: a config for each task, `add_p97` and so on."""
+    """Modular arithmetic: a config for each task, `add_p97` and so on.
+
+    Options:
+        op_token: distinct: one token for each operation; shared: one for all.
+    """
     from gmb_hf.hub.datasets import MODULAR, modular_configs
 
     configs = modular_configs(task or (), data_seed=seed, fraction=fraction, op_token=op_token)
@@ -112,12 +114,14 @@ def heldout(
     out: Out,
     text: Texts = None,
     license: TextLicense = None,
-    separator: Annotated[
-        str, option("What stands between the documents of a file.")
-    ] = "<|endoftext|>",
+    separator: str = "<|endoftext|>",
     version: Version = "v1",
 ) -> None:
-    """Held-out text: a config for each text, its documents in pieces."""
+    """Held-out text: a config for each text, its documents in pieces.
+
+    Options:
+        separator: What stands between the documents of a file.
+    """
     from gmb_hf.hub.datasets import HELD_OUT, heldout_configs
     from gmb_hf.tasks.text import read_sources
 
@@ -135,7 +139,7 @@ def runs_(
     _build(runs_configs(runs or (), license or ()), out, RUNS, version)
 
 
-def _build(configs: Sequence[Config], out: Path, about: About, version: str) -> None:
+def _build(configs: Sequence[DatasetConfig], out: Path, about: About, version: str) -> None:
     from gmb_hf.hub.datasets import build
 
     card = build(configs, out, about, version=version)
@@ -150,24 +154,29 @@ app.add_typer(build_app, name="build", help="Write datasets as Parquet with a ca
 
 @app.command(cls=several("--text"))
 def export(
-    out: Annotated[Path, product("Folder for the shards.", "data")],
-    task: Annotated[str | None, option("A task, e.g. modular_add or parity_8.")] = None,
-    text: Annotated[
-        list[str] | None,
-        option("Held-out text instead: [NAME=]FILE, or one of the Hub: wikitext2, ptb, ..."),
-    ] = None,
-    tokenizer: Annotated[
-        str | None, option("Of the text: a name on the Hub, a folder, or byte; gpt2 by default.")
-    ] = None,
-    block: Annotated[int, option("Tokens of a row, T, from which the batch B follows.")] = 256,
-    prime: Annotated[int | None, option("Modulus of a modular task.")] = None,
-    seed: Annotated[int, option("Seed of the split and the order.")] = 42,
-    fraction: Annotated[float, option("Share of rows to train on.")] = 0.5,
-    op_token: Annotated[
-        str, option("shared: one token for all operations; distinct: one each.")
-    ] = "shared",
+    out: Path,
+    task: str | None = None,
+    text: list[str] | None = None,
+    tokenizer: str | None = None,
+    block: int = 256,
+    prime: int | None = None,
+    seed: int = 42,
+    fraction: float = 0.5,
+    op_token: str = "shared",
 ) -> None:
-    """Write a task or held-out text as binary shards in the llm.c format, as the protocol's."""
+    """Write a task or held-out text as binary shards in the llm.c format, as the protocol's.
+
+    Options:
+        out (data): Folder for the shards.
+        task: A task, e.g. modular_add or parity_8.
+        text: Held-out text instead: [NAME=]FILE, or one of the Hub: wikitext2, ptb, ...
+        tokenizer: Of the text: a name on the Hub, a folder, or byte; gpt2 by default.
+        block: Tokens of a row, T, from which the batch B follows.
+        prime: Modulus of a modular task.
+        seed: Seed of the split and the order.
+        fraction: Share of rows to train on.
+        op_token: shared: one token for all operations; distinct: one each.
+    """
     from gmb_hf.tasks.shards import export_shards
 
     if (task is None) == (not text):
@@ -221,13 +230,17 @@ def _texts(given: Sequence[str]) -> Sequence[Text]:
 
 @app.command(cls=several("--text"))
 def tokenizer(
-    text: Annotated[list[str], option("What it is trained on: [NAME=]FILE, or one of the Hub.")],
-    out: Annotated[Path, product("A new folder for it.", "tokenizer")],
-    vocabulary: Annotated[
-        int, option("Tokens, the 256 bytes and the end of document included.")
-    ] = 1024,
+    text: list[str],
+    out: Path,
+    vocabulary: int = 1024,
 ) -> None:
-    """Train a tokenizer of GPT-2's kind (byte-level BPE) on text; nothing is downloaded for it."""
+    """Train a tokenizer of GPT-2's kind (byte-level BPE) on text; nothing is downloaded for it.
+
+    Options:
+        text: What it is trained on: [NAME=]FILE, or one of the Hub.
+        out (tokenizer): A new folder for it.
+        vocabulary: Tokens, the 256 bytes and the end of document included.
+    """
     from gmb_hf.protocol.language.data import train_tokenizer
 
     shown = sys.stderr.isatty() and not output.current().quiet
@@ -239,15 +252,19 @@ def tokenizer(
 
 @app.command()
 def verify(
-    dataset: Annotated[
-        str, argument("A dataset: a folder with its card, or ORG/NAME@REV of the Hub.")
-    ],
-    config: Annotated[str | None, option("Only this config.")] = None,
-    previous: Annotated[
-        str | None, option("An earlier version, every item of which must be here.")
-    ] = None,
+    dataset: str,
+    config: str | None = None,
+    previous: str | None = None,
 ) -> None:
-    """Hash a dataset anew and compare it with its card; exit 1 where they differ."""
+    """Hash a dataset anew and compare it with its card; exit 1 where they differ.
+
+    Arguments:
+        dataset: A dataset: a folder with its card, or ORG/NAME@REV of the Hub.
+
+    Options:
+        config: Only this config.
+        previous: An earlier version, every item of which must be here.
+    """
     from gmb_hf.hub import cards
     from gmb_hf.hub.sources import dataset_folder
 
@@ -276,11 +293,15 @@ def verify(
 
 @app.command()
 def push(
-    folder: Annotated[Path, argument("What `gmb data build` wrote.")],
+    folder: Path,
     repo: Repo,
     private: Private = False,
 ) -> None:
-    """Publish a dataset in one commit, if it is what its card says and nothing frozen changes."""
+    """Publish a dataset in one commit, if it is what its card says and nothing frozen changes.
+
+    Arguments:
+        folder: What `gmb data build` wrote.
+    """
     from gmb_hf.hub.sources import push_dataset
 
     done = push_dataset(folder, repo, private=private)

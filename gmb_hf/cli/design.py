@@ -16,7 +16,16 @@ from gmb_hf.base.escape import number
 from gmb_hf.base.tables import Column, Row, Table
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import Answer, App, DesignCommand, MoreRuns, Private, Runs, option, product
+from gmb_hf.cli.options import (
+    Answer,
+    App,
+    DesignCommand,
+    MoreRuns,
+    Private,
+    Runs,
+    option,
+    rare,
+)
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.planning import Pilot
@@ -35,10 +44,15 @@ Score = Annotated[
 
 @app.command()
 def init(
-    out: Annotated[Path, product("Where to write it.", "prereg.yaml")],
-    force: Annotated[bool, option("Replace a file that is there.", "--force")] = False,
+    out: Path,
+    force: bool = False,
 ) -> None:
-    """Write a commented preregistration to fill in."""
+    """Write a commented preregistration to fill in.
+
+    Options:
+        out (prereg.yaml): Where to write it.
+        force: Replace a file that is there.
+    """
     from gmb_hf.base.files import write_text
     from gmb_hf.design.design import Design
 
@@ -73,36 +87,42 @@ def explore(
 
 def lock(
     context: typer.Context,
-    runs: Annotated[list[str] | None, option("Explore logs: files, folders or globs.")] = None,
+    runs: list[str] | None = None,
     more_runs: MoreRuns = None,
     prereg: Prereg = None,
     preset: Preset = None,
     score: Score = None,
-    sign: Annotated[int, option("Of --score: +1, high means risk; -1, low does.")] = 1,
+    sign: int = 1,
     sees_test_labels: Annotated[
         bool | None,
-        option(
+        rare(
             "Whether held-out labels went into the columns of --score.",
             "--sees-test-labels/--no-test-labels",
         ),
     ] = None,
-    out: Annotated[Path | None, option("Where to write the lock.")] = None,
-    strict_lint: Annotated[
-        bool, option("Refuse a design with warnings as well.", "--strict-lint")
-    ] = False,
-    explain: Annotated[
-        bool, option("Print each frozen choice in a sentence.", "--explain")
-    ] = False,
+    out: Path | None = None,
+    strict_lint: bool = False,
+    explain: bool = False,
     made: Annotated[
         Path | None, option("With --explain or --publish: a lock that is there.", "--lock")
     ] = None,
-    force: Annotated[bool, option("Replace a lock that is there.", "--force")] = False,
-    publish: Annotated[
-        str | None, option("Commit it to this dataset of the Hub, which shows that it came first.")
-    ] = None,
+    force: bool = False,
+    publish: str | None = None,
     private: Private = False,
 ) -> None:
-    """Freeze the design and the thresholds found on explore runs; unsound designs are refused."""
+    """Freeze the design and the thresholds found on explore runs; unsound designs are refused.
+
+    Options:
+        runs: Explore logs: files, folders or globs.
+        sign: Of --score: +1, high means risk; -1, low does.
+        out: Where to write the lock.
+        explain: Print each frozen choice in a sentence.
+
+    More options:
+        strict_lint: Refuse a design with warnings as well.
+        force: Replace a lock that is there.
+        publish: Commit it to this dataset of the Hub, which shows that it came first.
+    """
     from gmb_hf.benchmark.locking import make_lock
     from gmb_hf.design.explain import explain as sentences
     from gmb_hf.design.lint import declared
@@ -175,6 +195,7 @@ def _prepare(
 
     log = read_runs(given)
     fields = options.design_fields(context)
+    options.refuse_candidates(fields, scores)
     if scores:
         fields["candidates"] = [own_score(name, log, **known) for name in scores]
     with options.said_in_options():
@@ -291,12 +312,14 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
         "–: no number of runs is enough.",
         style="dim",
     )
-    best, by_runs = found.chosen, found.by_runs and found.by_runs.chosen
+    best, by_runs = found.chosen, found.by_runs.chosen if found.by_runs else None
     if best is not None and by_runs is not None:
-        explore = max((best, by_runs), key=lambda row: row.explore)
+        explore, calibrating = max(
+            (best.explore, best.calibration), (by_runs.explore, by_runs.calibration)
+        )
         held_out = max(best.held_out or 0, by_runs.held_out or 0)
         show.say(
-            f"Train {explore.explore:,} explore runs, of which {explore.calibration:,} should have "
+            f"Train {explore:,} explore runs, of which {calibrating:,} should have "
             f"negative windows (false alarms expected in {by_runs.expected:.3f} of runs, 90% sure "
             f"of at most {by_runs.upper:.3f}), and {held_out:,} held-out runs: either unit's gates "
             f"are then met by a score as good as supposed with a probability of about "
@@ -332,40 +355,56 @@ class PlanCommand(DesignCommand):
 def plan(
     context: typer.Context,
     detection: Annotated[
-        float | None, option("Share of events that its first alarm warns of. [0.5]")
+        float | None,
+        option(
+            "Share of events that its first alarm detects.", metavar="share", show_default="0.5"
+        ),
     ] = None,
     coverage: Annotated[
-        float | None, option("By windows: share of events that the score warns of. [0.5]")
+        float | None,
+        option(
+            "By windows: share of events that the score covers.",
+            metavar="share",
+            show_default="0.5",
+        ),
     ] = None,
-    power: Annotated[
-        float, option("Probability of a conclusive verdict, if the score is so good.")
-    ] = 0.8,
+    power: float = 0.8,
     candidates: Annotated[
-        int | None, option("Scores in the lock; 1, or those of --prereg.")
+        int | None, option("Scores in the lock.", show_default="1, or those of --prereg")
     ] = None,
     assume_events: Annotated[
-        float | None, option("Share of runs that have an event. [0.9]")
+        float | None,
+        rare("Share of runs that have an event.", metavar="share", show_default="0.9"),
     ] = None,
     assume_negatives: Annotated[
-        float | None, option("Share of runs that have negative windows. [0.75]")
+        float | None,
+        rare("Share of runs that have negative windows.", metavar="share", show_default="0.75"),
     ] = None,
-    assume_chance: Annotated[
-        float | None, option("Share of events by chance at equal cost; left out unless given.")
-    ] = None,
-    prereg: Annotated[Path | None, option("Take the design from this preregistration.")] = None,
-    pilot: Annotated[
-        list[str] | None, option("Measure instead of assume: logs of pilot runs.")
-    ] = None,
+    assume_chance: float | None = None,
+    prereg: Path | None = None,
+    pilot: list[str] | None = None,
     more_runs: MoreRuns = None,
-    score: Annotated[str | None, option("Pilot: a column, or an indicator.")] = None,
-    sign: Annotated[int, option("Pilot: +1, or -1 where low scores mean risk.")] = 1,
-    step_column: Annotated[str, option("Pilot: column of steps.")] = "step",
-    run_column: Annotated[str, option("Pilot: column that tells runs apart.")] = "run",
-    out: Annotated[
-        Path | None, option("Write the plan, as .json or .yaml; else nothing is.")
-    ] = None,
+    score: str | None = None,
+    sign: int = 1,
+    step_column: str = "step",
+    run_column: str = "run",
+    out: Path | None = None,
 ) -> None:
-    """Say how many explore and held-out runs to train for a verdict, and what each number buys."""
+    """Say how many explore and held-out runs to train for a verdict, and what each number buys.
+
+    Options:
+        power (share): Probability of a conclusive verdict, if the score is so good.
+        prereg: Take the design from this preregistration.
+        pilot: Measure instead of assume: logs of pilot runs.
+        score: Pilot: a column, or an indicator.
+        sign: Pilot: +1, or -1 where low scores mean risk.
+
+    More options:
+        assume_chance (share): Share of events by chance at equal cost; left out unless given.
+        step_column: Pilot: column of steps.
+        run_column: Pilot: column that tells runs apart.
+        out: Write the plan, as .json or .yaml; else nothing is.
+    """
     from gmb_hf.benchmark.planning import check_ending, plan_runs, write_plan
     from gmb_hf.benchmark.planning import pilot as measure
     from gmb_hf.benchmark.prepare import own_score

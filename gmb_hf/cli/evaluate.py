@@ -25,6 +25,7 @@ from gmb_hf.cli.options import (
     argument,
     different_data,
     option,
+    rare,
 )
 
 if TYPE_CHECKING:
@@ -64,15 +65,15 @@ _WHY_NOT = {
     "w_event": "the reference's jump is counted in checkpoints; say --jump-checkpoints",
     "nan": "the reference has no rule for NaN; mend the column",
 }
-_compat = partial(option, rich_help_panel="Protocol compat")
+_compat = partial(rare, heading="Protocol compat")
 
 
 def evaluate(
     context: typer.Context,
     runs: Runs,
     more_runs: MoreRuns = None,
-    lock: Annotated[Path | None, option("Judge held-out runs by this lock.")] = None,
-    out: Annotated[Path, option("Folder for the results.")] = Path("results"),
+    lock: Path | None = None,
+    out: Path = Path("results"),
     score: Annotated[
         list[str] | None,
         option(
@@ -80,40 +81,51 @@ def evaluate(
             autocompletion=options.score_names,
         ),
     ] = None,
-    sign: Annotated[int, option("+1: high scores mean risk; -1: low ones do.")] = 1,
+    sign: int = 1,
     sees_test_labels: Annotated[
         bool | None,
-        option(
+        rare(
             "Whether held-out labels went into these columns.",
             "--sees-test-labels/--no-test-labels",
         ),
     ] = None,
-    explore_runs: Annotated[list[str] | None, option("Find the thresholds on these runs.")] = None,
-    protocol: Annotated[
-        str, option("strict, v0.4, or compat (the reference's own numbers).")
-    ] = "strict",
+    explore_runs: list[str] | None = None,
+    protocol: str = "strict",
     step_column: StepColumn = "step",
     run_column: RunColumn = "run",
-    require_supported: Annotated[
-        bool, option("Exit 1 unless a score may raise an alarm.", "--require-supported")
-    ] = False,
-    transfer: Annotated[
-        bool,
-        option(
-            "With --lock: these runs are of another system, where budgets must be shown.",
-            "--transfer",
-        ),
-    ] = False,
+    require_supported: bool = False,
+    transfer: bool = False,
     figures: Figures = True,
-    force: Annotated[bool, option("Replace other results in --out.", "--force")] = False,
-    thresholds: Annotated[str | None, _compat("Thresholds from outside, one a target.")] = None,
-    last_rows: Annotated[int | None, _compat("Keep the end of each log.")] = None,
-    jump_checkpoints: Annotated[int, _compat("The jump, and the mean before it.")] = 2,
-    hold_checkpoints: Annotated[int, _compat("How long the level must hold.")] = 5,
-    fall_back: Annotated[float, _compat("How far it may fall back.")] = 0.03,
-    smoothing: Annotated[int, _compat("Checkpoints to average a score over.")] = 1,
+    force: bool = False,
+    thresholds: str | None = None,
+    last_rows: int | None = None,
+    jump_checkpoints: int = 2,
+    hold_checkpoints: int = 5,
+    fall_back: float = 0.03,
+    smoothing: int = 1,
 ) -> None:
-    """Judge scores on held-out runs: may any of them raise an alarm?"""
+    """Judge scores on held-out runs: may any of them raise an alarm?
+
+    Options:
+        lock: Judge held-out runs by this lock.
+        out (folder): Folder for the results.
+        sign: +1: high scores mean risk; -1: low ones do.
+
+    More options:
+        explore_runs: Find the thresholds on these runs.
+        protocol: strict, v0.4, or compat (the reference's own numbers).
+        require_supported: Exit 1 unless a score may raise an alarm.
+        transfer: With --lock: these runs are of another system, where budgets must be shown.
+        force: Replace other results in --out.
+
+    Protocol compat:
+        thresholds: Thresholds from outside, one a target.
+        last_rows: Keep the end of each log.
+        jump_checkpoints: The jump, and the mean before it.
+        hold_checkpoints: How long the level must hold.
+        fall_back: How far it may fall back.
+        smoothing: Checkpoints to average a score over.
+    """
     from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
     from gmb_hf.benchmark.prepare import controls_of, own_score
     from gmb_hf.design.design import Design
@@ -177,6 +189,7 @@ def evaluate(
                 (panel.read(HELD_OUT), earlier) if HELD_OUT in panel.parts else (earlier, None)
             )
         known: Any = {"sign": sign, "sees_test_labels": sees_test_labels}
+        options.refuse_candidates(design, score)
         design["candidates"] = [own_score(name, log, **known) for name in score or ()]
         try:
             fixed = Design.of(design) if panel is None else panel.design().replace(**design)
@@ -314,14 +327,17 @@ def _compat_settings(context: typer.Context) -> CompatSettings:
 
 
 def report(
-    results: Annotated[
-        Path, argument("A results file, or the folder that holds results.yaml.", metavar="RESULTS")
-    ],
-    out: Annotated[
-        Path | None, option("Where to; report.html beside the results if not given.")
-    ] = None,
+    results: Path,
+    out: Path | None = None,
 ) -> None:
-    """Make report.html again from results alone: one file, which needs no logs and no network."""
+    """Make report.html again from results alone: one file, which needs no logs and no network.
+
+    Arguments:
+        results (RESULTS): A results file, or the folder that holds results.yaml.
+
+    Options:
+        out: Where to; report.html beside the results if not given.
+    """
     from gmb_hf.report.page import remake_page
 
     made = remake_page(results, out)
@@ -330,11 +346,14 @@ def report(
 
 
 @app.command()
-def validate(file: Annotated[Path, argument("A results file of anybody's, YAML or JSON.")]) -> None:
+def validate(file: Path) -> None:
     """Say whether a file is results of schema v0.4, naming every violation by its path.
 
     Exit code 0: it is; 2: it violates the schema, or cannot be read. Keys that begin with x_ are
     extensions, which any writer may add.
+
+    Arguments:
+        file: A results file of anybody's, YAML or JSON.
     """
     from gmb_hf.benchmark.validation import check_results
 
@@ -388,15 +407,23 @@ def show_results(
 
 @app.command()
 def compare(
-    a: Annotated[Path, argument("A results file.", metavar="A")],
-    b: Annotated[Path, argument("Another one.", metavar="B")],
-    out: Annotated[Path | None, option("Write the comparison, as .md, .csv or .json.")] = None,
+    a: Path,
+    b: Path,
+    out: Path | None = None,
     allow_fingerprint_mismatch: Annotated[
         bool,
         different_data("Show files of different runs or designs as well; they are not comparable."),
     ] = False,
 ) -> None:
-    """Put two evaluations side by side, indicator by indicator; what changed is marked."""
+    """Put two evaluations side by side, indicator by indicator; what changed is marked.
+
+    Arguments:
+        a (A): A results file.
+        b (B): Another one.
+
+    Options:
+        out: Write the comparison, as .md, .csv or .json.
+    """
     from gmb_hf.benchmark.results import Results
     from gmb_hf.report import compare as comparing
 

@@ -17,7 +17,7 @@ from gmb_hf.cli import output, screen
 from gmb_hf.cli.options import App, Changes, Device, Figures, argument, option, product, several
 
 if TYPE_CHECKING:
-    from gmb_hf.protocol.answers.files import Scores
+    from gmb_hf.protocol.answers.files import CheckpointScores
     from gmb_hf.protocol.scaling.fit import ScalingFit
 
 app = App()
@@ -26,29 +26,29 @@ BenchmarkCommand = several()
 
 
 def heldout(
-    checkpoint: Annotated[
-        list[str], option("Folders of saved models with tokenizers: [NAME=]FOLDER ...")
-    ],
-    out: Annotated[Path, product("Folder for the tables, the figure and heldout.json.", "heldout")],
-    text: Annotated[list[str] | None, option("NAME=FILE ..., or names as of --domain.")] = None,
-    domain: Annotated[
-        list[str] | None,
-        option("From the Hub: tinystories, shakespeare, wikitext2, wikitext103, ptb, lambada."),
-    ] = None,
-    stride: Annotated[
-        int | None, option("Tokens between windows; half of a block by default.")
-    ] = None,
-    block: Annotated[
-        int | None, option("Tokens of a window; the model's longest input by default.")
-    ] = None,
-    batch_size: Annotated[int | None, option("Windows computed at once; 16 by default.")] = None,
-    separator: Annotated[
-        str | None, option("Between documents of a file; <|endoftext|> by default.")
-    ] = None,
+    checkpoint: list[str],
+    out: Path,
+    text: list[str] | None = None,
+    domain: list[str] | None = None,
+    stride: int | None = None,
+    block: int | None = None,
+    batch_size: int | None = None,
+    separator: str | None = None,
     device: Device = "auto",
     figures: Figures = True,
 ) -> None:
-    """Loss, perplexity and bits per byte of language models on text held out."""
+    """Loss, perplexity and bits per byte of language models on text held out.
+
+    Options:
+        checkpoint: Folders of saved models with tokenizers: [NAME=]FOLDER ...
+        out (heldout): Folder for the tables, the figure and heldout.json.
+        text: NAME=FILE ..., or names as of --domain.
+        domain: From the Hub: tinystories, shakespeare, wikitext2, wikitext103, ptb, lambada.
+        stride: Tokens between windows; half of a block by default.
+        block: Tokens of a window; the model's longest input by default.
+        batch_size: Windows computed at once; 16 by default.
+        separator: Between documents of a file; <|endoftext|> by default.
+    """
     from gmb_hf.protocol.language.heldout import evaluate_heldout, write_heldout
     from gmb_hf.tasks.text import DOMAINS, SEPARATOR, read_sources
 
@@ -89,24 +89,29 @@ def heldout(
 
 
 def benchmark(
-    checkpoints: Annotated[
-        list[str],
-        argument("Saved models with tokenizers, or repositories.", metavar="[NAME=]CHECKPOINT..."),
-    ],
-    tasks: Annotated[str, option("Of lm-eval, with commas, e.g. lambada_openai; or FILE.yaml.")],
-    out: Annotated[Path, product("Folder; an earlier start resumes.", "benchmark")],
-    num_fewshot: Annotated[
-        int | None, option("Examples before a question; what the task says by default.")
-    ] = None,
-    limit: Annotated[int | None, option("Questions of each task; all by default.")] = None,
-    batch_size: Annotated[int | None, option("Rows computed at once; 16 by default.")] = None,
-    baseline: Annotated[
-        str | None, option("Which checkpoint the others are held against; the first.")
-    ] = None,
+    checkpoints: list[str],
+    tasks: str,
+    out: Path,
+    num_fewshot: int | None = None,
+    limit: int | None = None,
+    batch_size: int | None = None,
+    baseline: str | None = None,
     device: Device = "auto",
     figures: Figures = True,
 ) -> None:
-    """Standard benchmarks by lm-eval: scores with their errors, and checkpoints compared."""
+    """Standard benchmarks by lm-eval: scores with their errors, and checkpoints compared.
+
+    Arguments:
+        checkpoints ([NAME=]CHECKPOINT...): Saved models with tokenizers, or repositories.
+
+    Options:
+        tasks: Of lm-eval, with commas, e.g. lambada_openai; or FILE.yaml.
+        out (benchmark): Folder; an earlier start resumes.
+        num_fewshot: Examples before a question; what the task says by default.
+        limit: Questions of each task; all by default.
+        batch_size: Rows computed at once; 16 by default.
+        baseline: Which checkpoint the others are held against; the first.
+    """
     from gmb_hf.protocol.answers.standard import evaluate_standard, sentences, write_standard
 
     quiet = output.current().quiet or not sys.stderr.isatty()
@@ -154,21 +159,27 @@ def benchmark(
 
 @app.command(cls=several("--grid", "--text"))
 def run(
-    grid: Annotated[list[str], option("params=1k,3k,10k tokens=64k,256k; all combinations.")],
-    out: Annotated[Path, product("Folder of the grid; the same command resumes.", "runs/scaling")],
-    source: Annotated[
-        str | None, option("markov, or markov:seed=1,symbols=4,order=8,scale=1.2,decay=0.5.")
-    ] = None,
-    text: Annotated[
-        list[str] | None, option("NAME=FILE ..., or tinystories, shakespeare from the Hub.")
-    ] = None,
-    variants: Annotated[str, option("E.g. dense,banded-64,sort-4.")] = "dense",
-    seeds: Annotated[str, option("E.g. 0:3 or 1337,42,7.")] = "0:3",
+    grid: list[str],
+    out: Path,
+    source: str | None = None,
+    text: list[str] | None = None,
+    variants: str = "dense",
+    seeds: str = "0:3",
     changes: Changes = None,
-    save_models: Annotated[bool, option("Keep the trained models.", "--save-models")] = False,
+    save_models: bool = False,
     device: Device = "auto",
 ) -> None:
-    """Train a grid of sizes, tokens, variants and seeds, on text or a source of known entropy."""
+    """Train a grid of sizes, tokens, variants and seeds, on text or a source of known entropy.
+
+    Options:
+        grid: params=1k,3k,10k tokens=64k,256k; all combinations.
+        out (runs/scaling): Folder of the grid; the same command resumes.
+        source: markov, or markov:seed=1,symbols=4,order=8,scale=1.2,decay=0.5.
+        text: NAME=FILE ..., or tinystories, shakespeare from the Hub.
+        variants: E.g. dense,banded-64,sort-4.
+        seeds: E.g. 0:3 or 1337,42,7.
+        save_models: Keep the trained models.
+    """
     from gmb_hf.protocol.scaling.grid import ScalingConfig, grid_notes, parse_grid, run_grid
     from gmb_hf.protocol.scaling.source import parse_source
     from gmb_hf.protocol.sequential.run import parse_variants
@@ -212,19 +223,26 @@ def run(
 
 @app.command()
 def fit(
-    folder: Annotated[Path, argument("Folder of gmb scaling run.")],
-    out: Annotated[Path | None, option("Where to write; fit/ in the folder if not given.")] = None,
-    count: Annotated[
-        str, option("What N counts: non_embedding, or parameters for all of them.")
-    ] = "non_embedding",
-    draws: Annotated[int, option("Of the bootstrap.")] = 1000,
-    seed: Annotated[int, option("Of the draws.")] = 0,
-    baseline: Annotated[
-        str | None, option("Which variant the others are held against; dense, or the first.")
-    ] = None,
+    folder: Path,
+    out: Path | None = None,
+    count: str = "non_embedding",
+    draws: int = 1000,
+    seed: int = 0,
+    baseline: str | None = None,
     figures: Figures = True,
 ) -> None:
-    """Fit L(N, D) = A/N^alpha + B/D^beta + E with intervals; compare variants at equal compute."""
+    """Fit L(N, D) = A/N^alpha + B/D^beta + E with intervals; compare variants at equal compute.
+
+    Arguments:
+        folder: Folder of gmb scaling run.
+
+    Options:
+        out: Where to write; fit/ in the folder if not given.
+        count: What N counts: non_embedding, or parameters for all of them.
+        draws: Of the bootstrap.
+        seed: Of the draws.
+        baseline: Which variant the others are held against; dense, or the first.
+    """
     from gmb_hf.protocol.scaling.report import scaling_report
 
     options = {"count": count, "draws": draws, "seed": seed, "baseline": baseline}
@@ -268,31 +286,38 @@ Out = Annotated[Path, product("The scores: .parquet, .csv or .jsonl.", "scores.p
 
 @judging.command("answer", cls=several("--checkpoints"))
 def answer(
-    checkpoints: Annotated[
-        list[str], option("Folders of checkpoints, of runs, or RUN:STEP=FOLDER; several.")
-    ],
-    prompts: Annotated[Path, option('A prompt a line; or .jsonl with {"prompt": text} a line.')],
-    out: Annotated[Path, product("The file of answers.", "answers.jsonl")],
-    samples: Annotated[int | None, option("Continuations of each prompt; 8 by default.")] = None,
-    new_tokens: Annotated[int, option("Tokens of a continuation, at most.")] = 32,
-    temperature: Annotated[float, option("Of the sampling.")] = 0.7,
-    greedy: Annotated[
-        bool, option("One answer, the likeliest token each time.", "--greedy")
-    ] = False,
-    seed: Annotated[int, option("Of the draws, the same at every checkpoint.")] = 0,
-    tokenizer: Annotated[
-        str | None, option("Where the checkpoints have none: a folder or a name.")
-    ] = None,
-    batch_size: Annotated[int, option("Continuations made at once.")] = 64,
+    checkpoints: list[str],
+    prompts: Path,
+    out: Path,
+    samples: int | None = None,
+    new_tokens: int = 32,
+    temperature: float = 0.7,
+    greedy: bool = False,
+    seed: int = 0,
+    tokenizer: str | None = None,
+    batch_size: int = 64,
     device: Device = "auto",
     trust_remote_code: Trust = False,
 ) -> None:
-    """Let checkpoints answer prompts; those that have answered are not asked again."""
+    """Let checkpoints answer prompts; those that have answered are not asked again.
+
+    Options:
+        checkpoints: Folders of checkpoints, of runs, or RUN:STEP=FOLDER; several.
+        prompts: A prompt a line; or .jsonl with {"prompt": text} a line.
+        out (answers.jsonl): The file of answers.
+        samples: Continuations of each prompt; 8 by default.
+        new_tokens: Tokens of a continuation, at most.
+        temperature: Of the sampling.
+        greedy: One answer, the likeliest token each time.
+        seed: Of the draws, the same at every checkpoint.
+        tokenizer: Where the checkpoints have none: a folder or a name.
+        batch_size: Continuations made at once.
+    """
     from gmb_hf.protocol.answers.files import read_prompts
-    from gmb_hf.protocol.answers.generating import Sampling, about_path, generate
+    from gmb_hf.protocol.answers.generating import AnswerSampling, about_path, generate
     from gmb_hf.protocol.answers.models import find_checkpoints
 
-    sampling = Sampling(
+    sampling = AnswerSampling(
         samples=(1 if greedy else 8) if samples is None else samples,
         new_tokens=new_tokens,
         temperature=temperature,
@@ -326,26 +351,33 @@ def answer(
 def rate(
     answers: Answers,
     out: Out,
-    judge: Annotated[str, option("A folder, or a repository of the Hub.")],
-    revision: Annotated[str | None, option("Branch, tag or commit of a repository.")] = None,
-    how: Annotated[str | None, option("label (classifier), likelihood or yes-no (causal).")] = None,
-    label: Annotated[
-        str | None, option("Of a classifier: the label whose probability counts.")
-    ] = None,
-    template: Annotated[
-        str | None, option("What the judge reads, with {answer} and {prompt}.")
-    ] = None,
-    yes: Annotated[str, option("yes-no: the word that means good.")] = " yes",
-    no: Annotated[str, option("yes-no: the word that means bad.")] = " no",
-    name: Annotated[str, option("Column of the score.")] = "judge",
-    cache: Annotated[
-        Path | None, option("Scores paid for before; in the user's cache by default.")
-    ] = None,
-    batch_size: Annotated[int, option("Answers rated at once.")] = 32,
+    judge: str,
+    revision: str | None = None,
+    how: str | None = None,
+    label: str | None = None,
+    template: str | None = None,
+    yes: str = " yes",
+    no: str = " no",
+    name: str = "judge",
+    cache: Path | None = None,
+    batch_size: int = 32,
     device: Device = "auto",
     trust_remote_code: Trust = False,
 ) -> None:
-    """Rate answers by a model: a score for each checkpoint."""
+    """Rate answers by a model: a score for each checkpoint.
+
+    Options:
+        judge: A folder, or a repository of the Hub.
+        revision: Branch, tag or commit of a repository.
+        how: label (classifier), likelihood or yes-no (causal).
+        label: Of a classifier: the label whose probability counts.
+        template: What the judge reads, with {answer} and {prompt}.
+        yes: yes-no: the word that means good.
+        no: yes-no: the word that means bad.
+        name: Column of the score.
+        cache: Scores paid for before; in the user's cache by default.
+        batch_size: Answers rated at once.
+    """
     from gmb_hf.base.pretrained import find_model
     from gmb_hf.protocol.answers import judges
     from gmb_hf.protocol.answers.files import check_scores_path, read_answers
@@ -375,14 +407,15 @@ def rate(
 def consistency(
     answers: Answers,
     out: Out,
-    first_words: Annotated[
-        int | None, option("Compare so many words of an answer; all by default.")
-    ] = None,
-    any_case: Annotated[
-        bool, option("Capitals are as good as small letters.", "--any-case")
-    ] = False,
+    first_words: int | None = None,
+    any_case: bool = False,
 ) -> None:
-    """Do samples agree with each other? The share that differ from the most frequent one."""
+    """Do samples agree with each other? The share that differ from the most frequent one.
+
+    Options:
+        first_words: Compare so many words of an answer; all by default.
+        any_case: Capitals are as good as small letters.
+    """
     from gmb_hf.protocol.answers import files
 
     files.check_scores_path(out, files.NAME)
@@ -390,7 +423,7 @@ def consistency(
     _finish(out, files.consistency(given, first_words=first_words, any_case=any_case))
 
 
-def _finish(out: Path, scores: Scores) -> None:
+def _finish(out: Path, scores: CheckpointScores) -> None:
     """Write the scores, show those of the first run, and say how they come into a log."""
     from gmb_hf.protocol.answers.files import write_scores
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Self
 
 import typer
 from rich.console import Group as Stack
@@ -18,7 +18,7 @@ from gmb_hf.base.escape import number, one_line, steps
 from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import output
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import StepColumn, option
+from gmb_hf.cli.options import StepColumn
 
 if TYPE_CHECKING:
     from gmb_hf.monitor.reading import IndicatorReading, Reading
@@ -143,41 +143,38 @@ ALARM_CODE = 3
 
 
 def monitor(
-    lock: Annotated[Path, option("The lock, from gmb lock.")],
-    follow: Annotated[Path, option("Log of one run, .jsonl or .csv; it may still be to come.")],
-    results: Annotated[
-        Path | None, option("Held-out verdicts by the lock; results.yaml beside it by default.")
-    ] = None,
-    act: Annotated[
-        str | None,
-        option("Which may raise the alarm, with commas; all that may, if they can share a budget."),
-    ] = None,
-    budget: Annotated[
-        float | None, option("Share of runs with a false alarm, of the lock's; its primary one.")
-    ] = None,
-    unit: Annotated[
-        str, option("What the budget counts: run (one alarm a run) or window (rings while over).")
-    ] = "run",
-    target: Annotated[
-        float | None, option("By windows: false positive rate of the lock; its primary one.")
-    ] = None,
-    until: Annotated[
-        int | None, option("The run ends at this step; where explore runs did by default.")
-    ] = None,
-    pid: Annotated[int | None, option("The run ends with this process.")] = None,
-    idle: Annotated[
-        float | None, option("It ends after so many seconds without a line; 0: read what is there.")
-    ] = None,
-    state: Annotated[
-        Path | None, option("Where the monitor is kept; beside the log by default.")
-    ] = None,
-    run: Annotated[str | None, option("Which run, where a log holds several.")] = None,
+    lock: Path,
+    follow: Path,
+    results: Path | None = None,
+    act: str | None = None,
+    budget: float | None = None,
+    unit: str = "run",
+    target: float | None = None,
+    until: int | None = None,
+    pid: int | None = None,
+    idle: float | None = None,
+    state: Path | None = None,
+    run: str | None = None,
     step_column: StepColumn = "step",
 ) -> None:
     """Watch a growing log; exit 3 at the first ALARM, 0 when the run has ended without one.
 
     An alarm is raised once a run, at the lock's threshold of first alarms; indicators that act
     together share its budget of runs.
+
+    Options:
+        lock: The lock, from gmb lock.
+        follow: Log of one run, .jsonl or .csv (or .gz); it may still be to come.
+        results: Held-out verdicts by the lock; results.yaml beside it by default.
+        act: Which may raise the alarm, with commas; all that may, if they can share a budget.
+        budget: Share of runs with a false alarm, of the lock's; its primary one.
+        unit: What the budget counts: run (one alarm a run) or window (rings while over).
+        target: By windows: false positive rate of the lock; its primary one.
+        until: The run ends at this step; where explore runs did by default.
+        pid: The run ends with this process.
+        idle: It ends after so many seconds without a line; 0: read what is there.
+        state: Where the monitor is kept; beside the log by default.
+        run: Which run, where a log holds several.
     """
     from gmb_hf.monitor.follow import ENDED_BY, Ending, LogWatch, begin_monitor, ending_of
 

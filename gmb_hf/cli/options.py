@@ -4,21 +4,37 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from gmb_hf.base.errors import InputError, choose, fraction
+from gmb_hf.base.errors import InputError, choose, fraction, unknown
 from gmb_hf.cli import output
 
 
 def option(help: str, *names: str, **more: Any) -> Any:
     """An option with its help text; the name is that of the parameter unless given."""
     return typer.Option(*names, help=help, **more)
+
+
+DESIGN = "The design"
+"""The heading of the options of a design."""
+
+
+class Rare(str):
+    """The heading of options that `--help` leaves out and `--help-all` shows, as this text."""
+
+
+def rare(help: str, *names: str, heading: str = "Options", **more: Any) -> Any:
+    """An option that few people need: `--help` leaves it out where a command has many."""
+    return option(help, *names, rich_help_panel=Rare(heading), **more)
 
 
 def product(help: str, example: str) -> Any:
@@ -71,8 +87,8 @@ Runs = Annotated[
     ),
 ]
 MoreRuns = Annotated[list[str] | None, argument("What an unquoted glob leaves.", hidden=True)]
-StepColumn = Annotated[str, option("Column of steps.")]
-RunColumn = Annotated[str, option("Column that tells runs apart.")]
+StepColumn = Annotated[str, rare("Column of steps.")]
+RunColumn = Annotated[str, rare("Column that tells runs apart.")]
 RunPreset = Annotated[
     str,
     option(
@@ -80,18 +96,21 @@ RunPreset = Annotated[
         autocompletion=preset_names,
     ),
 ]
-Changes = Annotated[list[str] | None, option("Change a field: training.lr=3e-3.", "--set")]
+Changes = Annotated[
+    list[str] | None,
+    option("Change a field: training.lr=3e-3.", "--set", metavar="field=value"),
+]
 Jobs = Annotated[
     int | None, option("Groups of seeds trained at a time; on a CPU one a core if not given.")
 ]
 Track = Annotated[
-    list[str] | None, option("tensorboard, trackio or wandb; several are possible.", "--track")
+    list[str] | None, rare("tensorboard, trackio or wandb; several are possible.", "--track")
 ]
 Device = Annotated[str, option("auto, cpu or cuda.")]
 Repo = Annotated[str, argument("Repository of the Hub.", metavar="ORG/NAME")]
 Answer = Annotated[Path | None, option("Write the answer; by default it is only printed.", "--out")]
-Private = Annotated[bool, option("Make a new repository private.", "--private")]
-Figures = Annotated[bool, option("Draw the figures.", "--figures/--no-figures")]
+Private = Annotated[bool, rare("Make a new repository private.", "--private")]
+Figures = Annotated[bool, rare("Draw the figures.", "--figures/--no-figures")]
 
 
 def different_data(help: str) -> Any:
@@ -119,10 +138,32 @@ def _verbose(count: int) -> int:
     return count
 
 
+_ALL = "help_all"
+_LAST = ("json", _ALL, "help")
+
+
+def _help_all(context: typer.Context, asked: bool) -> None:
+    if asked:
+        context.meta[_ALL] = True
+        print(context.get_help())
+        raise typer.Exit
+
+
 # `expose_value`: what they do is done when they are read, and no command has them as parameters.
 Json = Annotated[
     bool,
     option("Print the answer as one JSON object.", "--json", callback=_to_json, expose_value=False),
+]
+_HelpAll = Annotated[
+    bool,
+    option(
+        "Show every option, with those that few people need.",
+        "--help-all",
+        hidden=True,  # where it would show the same
+        callback=_help_all,
+        is_eager=True,
+        expose_value=False,
+    ),
 ]
 _QUIET: Any = {"callback": _quiet, "expose_value": False}
 _VERBOSE: Any = {"callback": _verbose, "expose_value": False, "count": True}
@@ -139,12 +180,24 @@ _Verbose = Annotated[int, option(_SAY_MORE, "--verbose", "-v", hidden=True, **_V
 def _speaking() -> list[Any]:
     """The options of every command."""
 
-    def command(json: Json = False, quiet: _Quiet = False, verbose: _Verbose = 0) -> None:
+    def command(
+        json: Json = False, quiet: _Quiet = False, verbose: _Verbose = 0, help_all: _HelpAll = False
+    ) -> None:
         """A command with these alone, of which typer makes the parameters."""
 
+    return _parameters(command)
+
+
+def _parameters(command: Callable[..., None]) -> list[Any]:
+    """The parameters that typer makes of those of a function."""
     app = typer.Typer(add_completion=False)
     app.command()(command)
     return [one for one in typer.main.get_command(app).params if one.name != "help"]
+
+
+_MOST_SHOWN = 14  # options of a command; of one that has more, `--help` leaves out the rare ones
+_UNITS = ("steps", "checkpoints", "events", "runs", "rows", "seconds")  # which a default has, too
+_KINDS = {"int": "number", "float": "number", "path": "file", "": "text"}
 
 
 class Command(TyperCommand):
@@ -154,17 +207,55 @@ class Command(TyperCommand):
         super().__init__(*arguments, **settings)
         self.params += _speaking()
 
+    def collect_usage_pieces(self, ctx: typer.Context) -> list[str]:  # type: ignore[override]
+        """What stands behind the name of the command; nothing that is hidden."""
+        shown = (one for one in self.get_params(ctx) if not _hidden(one))
+        return ["[OPTIONS]", *(word for one in shown for word in one.get_usage_pieces(ctx))]
+
     def format_options(self, ctx: typer.Context, formatter: Any) -> None:  # type: ignore[override]
         """Arguments and options under their headings; a name that is long has its own line."""
+        shown = [one for one in self.get_params(ctx) if one.name == _ALL or not _hidden(one)]
+        panels = {one: getattr(one, "rich_help_panel", None) for one in shown}
+        left_out = [one for one in shown if isinstance(panels[one], Rare)]
+        if len(shown) <= _MOST_SHOWN or not left_out:
+            left_out = [one for one in shown if one.name == _ALL]
+        elif ctx.meta.get(_ALL):
+            left_out = []
         sections: dict[str, list[tuple[str, str]]] = {}
-        for one in self.get_params(ctx):
-            if (row := one.get_help_record(ctx)) is not None:
+        for one in sorted(shown, key=lambda one: one.name in _LAST):
+            if one not in left_out:
                 heading = "Arguments" if one.param_type_name == "argument" else "Options"
-                heading = getattr(one, "rich_help_panel", None) or heading
-                sections.setdefault(heading, []).append(row)
+                sections.setdefault(panels[one] or heading, []).append(_explained(one, ctx))
         for heading, rows in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(rows, col_max=min(30, formatter.width // 3))
+
+
+def _hidden(parameter: Any) -> bool:
+    return bool(parameter.hidden)
+
+
+def _explained(one: Any, ctx: typer.Context) -> tuple[str, str]:
+    """The names of an option with the kind of its value, and what it is with its default."""
+    if one.param_type_name == "argument":
+        name = one.metavar or f"{one.name}{'...' if one.nargs != 1 else ''}"
+        return name, f"{one.help or ''}{'  [required]' if one.required else ''}"
+    both = [", ".join(sorted(opts, key=len)) for opts in (one.opts, one.secondary_opts) if opts]
+    name, flag, default = " / ".join(both), one.is_flag or one.count, one.default
+    if not flag:
+        shown = one.display_type(ctx) if hasattr(one, "display_type") else one.make_metavar()
+        kind = next(word for key, word in _KINDS.items() if key in shown.lower())
+        name += f" {one.metavar or kind}"
+    if not one.show_default or isinstance(one.show_default, str):
+        default = one.show_default or None
+    elif flag and default is not None:
+        default = ", ".join(one.opts if default else one.secondary_opts) or None
+    elif isinstance(default, (list, tuple)):
+        default = ",".join(map(str, default)) or None
+    if one.metavar in _UNITS and str(default)[-1:].isdigit():
+        default = f"{default} {one.metavar}"
+    end = "required" if one.required else "" if default is None else f"default: {default}"
+    return name, f"{one.help or ''}{f'  [{end}]' if end else ''}"
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -195,8 +286,50 @@ class App(typer.Typer):
     def command(
         self, name: str | None = None, *, cls: Any = None, **settings: Any
     ) -> Callable[[_Function], _Function]:
-        """As of typer; the class of a command is `Command` if not given."""
-        return super().command(name, cls=cls or Command, **settings)
+        """As of typer; the class is `Command` if not given, and the docstring says the options."""
+        register = super().command
+
+        def add(function: _Function) -> _Function:
+            about = declare(function)
+            return register(name, cls=cls or Command, help=about, **settings)(function)
+
+        return add
+
+
+_HEADING = re.compile(r"\n\n([A-Z][\w ]*):\n(?= )")
+_ENTRY = re.compile(r"(\w+)(?: \((.+?)\))?: (.*)")
+
+
+def declare(function: Callable[..., Any]) -> str:
+    """Make of the docstring of a command what its parameters say in help; returns the rest of it.
+
+    A docstring reads as the help does. A parameter stands under `Arguments:`, `Options:` or `More
+    options:` (which `--help-all` shows) as `name (kind): What it is.`; the kind of value may be
+    left out. Under another heading it is rare as well. A bool that is False is a flag.
+    """
+    about, *blocks = _HEADING.split(inspect.getdoc(function) or "")
+    hints = typing.get_type_hints(function, include_extras=True)
+    defaults = inspect.signature(function).parameters
+    for heading, block in zip(blocks[::2], blocks[1::2], strict=True):
+        entries = re.sub(r"\n {8,}", " ", f"\n{block}").split("\n    ")[1:]
+        for entry in entries:
+            if (found := _ENTRY.fullmatch(entry)) is None:
+                raise ValueError(f"{function.__name__}: {entry!r} explains no parameter")
+            name, kind, text = found.groups()
+            if hasattr(hints[name], "__metadata__"):  # this was done before
+                continue
+            flag = [f"--{name.replace('_', '-')}"] if defaults[name].default is False else []
+            about_it: dict[str, Any] = {"help": text, "metavar": kind}
+            if heading == "Arguments":
+                made = typer.Argument(**about_it)
+            elif heading == "Options":
+                made = typer.Option(*flag, **about_it)
+            else:
+                panel = Rare("Options" if heading == "More options" else heading)
+                made = typer.Option(*flag, **about_it, rich_help_panel=panel)
+            hints[name] = Annotated[hints[name], made]
+    function.__annotations__ = hints
+    return about
 
 
 def several(*names: str) -> type[Command]:
@@ -230,13 +363,17 @@ def spread(words: Sequence[str], several: Sequence[str]) -> list[str]:
 
 
 def typed(context: typer.Context) -> dict[str, str]:
-    """The options that stand on the command line: name of the parameter -> as it is typed."""
-    return {
-        str(parameter.name): parameter.opts[0]
+    """What stands on the command line: parameter, or field of the design -> as it is typed."""
+    flags = {
+        str(parameter.name): max(parameter.opts, key=len)
         for parameter in context.command.params
         if getattr(parameter, "expose_value", True)
         and getattr(context.get_parameter_source(str(parameter.name)), "name", "") == "COMMANDLINE"
     }
+    fields = {name: said.how for name, said in context.meta.get(_TYPED, {}).items()}
+    if fields:
+        flags.pop(_CHANGES, None)
+    return flags | fields
 
 
 def check_sign(sign: int) -> None:
@@ -253,16 +390,35 @@ def numbers(option: str, text: str, *, kind: str = "numbers", example: str) -> t
         raise InputError(f"{option} {text!r}: write {kind} with commas, e.g. {example}") from None
 
 
-# The options of a design: one for each field that `Design` declares.
+# The options of a design: one for each field that `Design` declares, and `--set` for all of them.
 
 _TYPED = "gmb_hf.design"  # where a context keeps what was typed of the design
+_CHANGES = "changes"  # the parameter of `--set`
+
+
+@dataclass(frozen=True)
+class Said:
+    """A field of the design as it was typed.
+
+    Attributes:
+        how: its option, or what stands before the `=` of `--set`: "--fpr", "--set fpr_targets".
+        value: what the parser made of it; behind `--set` the text.
+    """
+
+    how: str
+    value: Any
+
+    @property
+    def by_set(self) -> bool:
+        """Whether it was said by `--set`."""
+        return self.how.startswith("--set ")
 
 
 class DesignCommand(Command):
     """A command with an option for each field of a design, beside options of its own.
 
     The fields are read when the command runs or is explained, so that `gmb --help` stays fast.
-    `design_fields` has the values that were typed.
+    `design_fields` has the values that were typed, by options or by `--set`.
     """
 
     without: ClassVar[Sequence[str]] = ()
@@ -271,27 +427,67 @@ class DesignCommand(Command):
     """The sections that it takes; all others if none are named."""
     also: ClassVar[Mapping[str, str]] = {}
     """Second spellings: field -> option."""
-    _fields: Sequence[str] | None = None
+    _added: Sequence[str] | None = None
 
     def get_params(self, ctx: typer.Context) -> list[Any]:  # type: ignore[override]
         """The options of the command, and those of the design that it does not have itself."""
-        if self._fields is None:
+        if self._added is None:
             own = {word for parameter in self.params for word in (parameter.name, *parameter.opts)}
             added = [
                 parameter
-                for parameter in _design_parameters(self.without, self.only, self.also)
+                for parameter in _design_parameters(self.taken(), self.also)
                 if own.isdisjoint((parameter.name, *parameter.opts))
             ]
             self.params += added
-            self._fields = [str(parameter.name) for parameter in added]
+            self._added = [str(parameter.name) for parameter in added]
         return super().get_params(ctx)
+
+    def taken(self) -> dict[str, str]:
+        """Name of each field that the command takes -> its place in the document."""
+        from gmb_hf.design.design import Design
+
+        def takes(section: str) -> bool:
+            return section in self.only if self.only else section not in self.without
+
+        places = Design.places().items()
+        return {name: place for name, place in places if takes(place.partition(".")[0])}
 
     def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
         """Run the command; what was typed of the design is kept aside for `design_fields`."""
-        given = {name: ctx.params.pop(name) for name in self._fields or ()}
-        said = typed(ctx)
-        ctx.meta[_TYPED] = {name: value for name, value in given.items() if name in said}
+        on_line = typed(ctx)
+        given = {name: ctx.params.pop(name) for name in self._added or () if name != _CHANGES}
+        said = {
+            name: Said(on_line[name], value) for name, value in given.items() if name in on_line
+        }
+        changes = ctx.params.pop(_CHANGES) or ()
+        others = [text for text in changes if not self._is_set(text, on_line, said)]
+        if _CHANGES not in (self._added or ()):
+            ctx.params[_CHANGES] = others
+        ctx.meta[_TYPED] = said
+        output.current().fields = {name: one.how for name, one in said.items()}
         return super().invoke(ctx)
+
+    def _is_set(self, text: str, on_line: Mapping[str, str], said: dict[str, Said]) -> bool:
+        """Whether a `--set` is of the design, as which it is kept; else of another config."""
+        from gmb_hf.design.design import Design
+
+        taken = self.taken()
+        known = {**{name: name for name in taken}, **{taken[name]: name for name in taken}}
+        keys = {f"benchmark.{Design.views(name).get('preset', name)}": name for name in taken}
+        path, equals, value = (part.strip() for part in text.partition("="))
+        name = known.get(path) or keys.get(path)
+        how = f"--set {path}"
+        before = None if name is None else on_line.get(name) or (name in said and said[name].how)
+        if before:
+            raise InputError(f"{before} and {how} say the same field; leave one of them out")
+        if path not in known and "." in path and _CHANGES not in (self._added or ()):
+            return False
+        if name is None or path not in known:
+            raise unknown("field of a design", path, known, where=f"--set {text}")
+        if not equals:
+            raise InputError(f"--set {text!r}: write it as field=value, e.g. horizon=200")
+        said[name] = Said(how, value)
+        return True
 
 
 def spelled(name: str) -> str | None:
@@ -307,32 +503,50 @@ def sources(runs: Sequence[str] | None, more_runs: Sequence[str] | None) -> list
     return [*(runs or []), *(more_runs or [])]
 
 
-def _design_parameters(
-    without: Sequence[str], only: Sequence[str], also: Mapping[str, str]
-) -> list[Any]:
-    from gmb_hf.base.documents import choices_in, scalar_in
+def _field_names(incomplete: str) -> list[str]:
     from gmb_hf.design.design import Design
 
-    wanted = {}
-    for name, field in Design.model_fields.items():
-        option, section = spelled(name), Design.places()[name].partition(".")[0]
-        left_out = section in without or (only and section not in only)
-        if option is None or left_out or len(choices_in(field.annotation)) == 1:
+    return [f"{name}=" for name in Design.model_fields if name.startswith(incomplete)]
+
+
+_KIND_OF = {int: "number", float: "number", str: "text"}
+
+
+def _design_parameters(taken: Iterable[str], also: Mapping[str, str]) -> list[Any]:
+    from gmb_hf.base.documents import choices_in, items_in, scalar_in, unit_of
+    from gmb_hf.design.design import Design
+
+    changes = option(
+        "Set any field of the design by its name, or by its place in the document: horizon=200, "
+        "event.type=E_plateau.",
+        "--set",
+        metavar="field=value",
+        autocompletion=_field_names,
+    )
+    wanted: dict[str, Any] = {_CHANGES: Annotated[list[str] | None, changes]}
+    for name in taken:
+        field, views, spelling = Design.model_fields[name], Design.views(name), spelled(name)
+        if spelling is None or len(choices_in(field.annotation)) == 1:
             continue
-        flag = Design.views(name).get("flag")
-        kind: Any = bool if flag else scalar_in(field.annotation) or str
-        kind = list[str] if name == "also_events" else kind
-        about = _OTHER_EVENT if name == "also_events" else field.description or name
-        words = [f"{option}/--no-{option[2:]}"] if kind is bool and not flag else [option]
-        words = [also[name], *words] if name in also else words
+        flag = views.get("flag")
+        scalar, items = scalar_in(field.annotation), items_in(field.annotation)
+        kind: Any = bool if flag else scalar or str
+        words = [f"{spelling}/--no-{spelling[2:]}"] if kind is bool and not flag else [spelling]
+        about, _, unset = (field.description or name).partition("; null: ")
+        metavar = unit_of(field) or (items is int and "seeds") or _KIND_OF.get(items or kind)
+        if items is not None:
+            metavar = f"{metavar},..."
+        if name == "also_events":
+            kind, metavar, about = list[str], "event", _OTHER_EVENT
         default = None if field.is_required() or flag else field.default
         shown = ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
         described = typer.Option(
+            *([also[name]] if name in also else []),
             *words,
             help=f"{about[0].upper()}{about[1:]}.",
-            show_default=shown if default not in (None, (), False) else False,
-            metavar="EVENT" if name == "also_events" else None,
-            rich_help_panel="The design",
+            show_default=unset or (shown if default not in (None, (), False) else False),
+            metavar=metavar,
+            rich_help_panel=DESIGN if views.get("common") else Rare(DESIGN),
         )
         wanted[name] = Annotated[kind | None, described]
 
@@ -346,9 +560,7 @@ def _design_parameters(
             for name, kind in wanted.items()
         ]
     )
-    app = typer.Typer(add_completion=False)
-    app.command()(command)
-    return [one for one in typer.main.get_command(app).params if one.name != "help"]
+    return _parameters(command)
 
 
 def design_words(context: typer.Context) -> list[str]:
@@ -356,15 +568,16 @@ def design_words(context: typer.Context) -> list[str]:
     from gmb_hf.design.design import Design
 
     words: list[str] = []
-    for name, value in context.meta.get(_TYPED, {}).items():
-        option = str(spelled(name))
-        if "flag" in Design.views(name):
-            words += [option] if value else []
-        elif isinstance(value, bool):
-            words.append(option if value else option.replace("--", "--no-", 1))
-        elif name != "metric":
-            several = value if isinstance(value, list) else [value]
-            words += [word for one in several for word in (option, str(one))]
+    for name, said in context.meta.get(_TYPED, {}).items():
+        if name == "metric":
+            continue
+        if said.by_set:
+            words += ["--set", f"{said.how.removeprefix('--set ')}={said.value}"]
+        elif "flag" in Design.views(name) or isinstance(said.value, bool):
+            words.append(said.how if said.value else said.how.replace("--", "--no-", 1))
+        else:
+            several = said.value if isinstance(said.value, list) else [said.value]
+            words += [word for one in several for word in (said.how, str(one))]
     return words
 
 
@@ -372,42 +585,39 @@ def design_fields(context: typer.Context) -> dict[str, Any]:
     """The fields of the design that stand on the command line, as `Design` takes them.
 
     Raises:
-        InputError: a value cannot be read; or an option belongs to another type of event, and must
-            not look as if it counted.
+        InputError: a value cannot be read.
     """
-    return {name: _value(name, value) for name, value in context.meta.get(_TYPED, {}).items()}
+    return {name: _value(name, said) for name, said in context.meta.get(_TYPED, {}).items()}
 
 
-def _value(name: str, value: Any) -> Any:
+def refuse_candidates(fields: Mapping[str, Any], scores: object) -> None:
+    """Refuse candidates by `--set` beside scores by `--score`."""
+    if scores and "candidates" in fields:
+        raise InputError("--score and --set candidates say the same field; leave one of them out")
+
+
+def _value(name: str, said: Said) -> Any:
     """What was typed for a field: text stands for lists and for whatever else is no scalar."""
-    from gmb_hf.base.documents import choices_in, items_in, parse_yaml, scalar_in
+    from gmb_hf.base.documents import choices_in, items_in, read_value, scalar_in
     from gmb_hf.design.design import Design
 
-    annotation, option = Design.model_fields[name].annotation, str(spelled(name))
-    if name == "also_events":
-        return [_event(option, text) for text in value]
-    if "flag" in Design.views(name):
-        return Design.views(name)["flag"] if value else Design.model_fields[name].default
-    choices = Design.views(name).get("choices") or choices_in(annotation)
+    annotation, how, value = Design.model_fields[name].annotation, said.how, said.value
+    views = Design.views(name)
+    if name == "also_events" and not said.by_set:
+        return [_event(how, text) for text in value]
+    if "flag" in views and not said.by_set:
+        return views["flag"] if value else Design.model_fields[name].default
+    choices = views.get("choices") or choices_in(annotation)
     if choices:
-        return choose("value", value, tuple(choices), where=option)
-    if scalar_in(annotation) is not None:
+        return choose("value", value, tuple(choices), where=how)
+    if scalar_in(annotation) is not None and not said.by_set:
         return value
-    items, kind = items_in(annotation), Design.views(name).get("items", "numbers")
-    if items is None:
-        return parse_yaml(value, where=option)
-    if items is str:
-        return value.split(",")
-    if items is int:  # such as `0:32,40`, where a:b is a, ..., b - 1
-        parts = [part.partition(":") for part in value.split(",")]
-        try:
-            ranges = [range(int(a), int(b) if colon else int(a) + 1) for a, colon, b in parts]
-        except ValueError:
-            hint = "write whole numbers with commas, e.g. 80,100,120 or 0:32"
-            raise InputError(f"{option} {value!r}: {hint}") from None
-        return [number for some in ranges for number in some]
-    found = numbers(option, value, kind=kind, example="0.01,0.05,0.10")
-    return [fraction(option, rate) for rate in found] if kind == "rates" else list(found)
+    items, kind = items_in(annotation), views.get("items", "numbers")
+    if items is float:
+        found = numbers(how, value, kind=kind, example="0.01,0.05,0.10")
+        return [fraction(how, rate) for rate in found] if kind == "rates" else list(found)
+    where = f"{how}={value}" if said.by_set else f"{how} {value!r}"
+    return read_value(annotation, value, where=where)
 
 
 _EVENT = "TYPE[:key=value,...]"
@@ -455,11 +665,11 @@ def check_event(context: typer.Context, event: str | None) -> None:
     from gmb_hf.design.design import Design
 
     event = event or Design.model_fields["event_type"].default
-    for name in context.meta.get(_TYPED, {}):
+    for name, said in context.meta.get(_TYPED, {}).items():
         other = Design.other_event(name, event)
         if other is not None:
             raise InputError(
-                f"{spelled(name)} belongs to {other}; leave it out with --event {event}, or choose "
+                f"{said.how} belongs to {other}; leave it out with --event {event}, or choose "
                 f"--event {other}"
             )
 
@@ -482,8 +692,11 @@ def in_options(message: str) -> str:
     from gmb_hf.design.design import Design
 
     def worded(name: str, value: str | None) -> str | None:
-        alone = (None, "true", Design.views(name).get("flag"))
-        return spelled(name) if value in alone else f"{spelled(name)} {value}"
+        how = output.current().fields.get(name) or spelled(name)
+        by_set = how is not None and how.startswith("--set")
+        if value is None or (not by_set and value in ("true", Design.views(name).get("flag"))):
+            return how
+        return f"{how}{'=' if by_set else ' '}{value}"
 
     message = message.replace("candidates: the name", "--score: the name")
     return Design.reworded(message, worded)

@@ -20,12 +20,14 @@ class Output:
         verbose: 1 for what the package logs, 2 for its details; a traceback for what is a defect.
         answer: what the command answers, by name; where it says nothing here, the sentences, facts
             and tables that it prints are its answer.
+        fields: how each field of a design was typed, for messages.
     """
 
     def __init__(self, command: str = "gmb") -> None:
         self.command = command
         self.json = self.quiet = False
         self.verbose = 0
+        self.fields: dict[str, str] = {}
         self.answer: dict[str, Any] = {}
         self.said: list[str] = []
         self.facts: dict[str, list[str]] = {}

@@ -21,7 +21,6 @@ from gmb_hf.cli.options import (
     argument,
     option,
     panel_names,
-    product,
 )
 
 app, leaderboard = App(), App()
@@ -115,15 +114,19 @@ def show(name: Name) -> None:
 @app.command()
 def build(
     name: Name,
-    out: Annotated[Path | None, option("Its folder; by default panels/NAME.")] = None,
-    work: Annotated[Path | None, option("Where its runs are trained; it resumes.")] = None,
-    runs: Annotated[
-        list[str] | None, option("Logs of others, for a panel that is made of them.")
-    ] = None,
+    out: Path | None = None,
+    work: Path | None = None,
+    runs: list[str] | None = None,
     device: Device = "auto",
     jobs: Jobs = None,
 ) -> None:
-    """Train the runs of a panel and freeze them; the same command goes on where it stopped."""
+    """Train the runs of a panel and freeze them; the same command goes on where it stopped.
+
+    Options:
+        out: Its folder; by default panels/NAME.
+        work: Where its runs are trained; it resumes.
+        runs: Logs of others, for a panel that is made of them.
+    """
     from gmb_hf.hub.panels import build as build_panel
 
     panel = build_panel(name, out, work, runs=runs, device=device, jobs=jobs)
@@ -137,11 +140,13 @@ def build(
 
 @app.command()
 def verify(
-    name: Annotated[
-        str | None, argument("Of the panel; every one that is here by default.")
-    ] = None,
+    name: str | None = None,
 ) -> None:
-    """Compare every byte of a panel with the hashes of its card; exit 1 where one differs."""
+    """Compare every byte of a panel with the hashes of its card; exit 1 where one differs.
+
+    Arguments:
+        name: Of the panel; every one that is here by default.
+    """
     from gmb_hf.hub.panels import FrozenPanel, here
 
     faults: list[str] = []
@@ -161,10 +166,14 @@ def verify(
 @app.command()
 def push(
     repo: Repo,
-    name: Annotated[list[str] | None, option("Only this panel; several times for several.")] = None,
+    name: list[str] | None = None,
     private: Private = False,
 ) -> None:
-    """Publish panels as one dataset, a config each, in one commit."""
+    """Publish panels as one dataset, a config each, in one commit.
+
+    Options:
+        name: Only this panel; several times for several.
+    """
     from gmb_hf.hub.panels import here, push_panels
 
     chosen = name or list(here())
@@ -174,12 +183,18 @@ def push(
 
 
 def trial(
-    out: Annotated[Path, product("Folder for all of it; an earlier start resumes.", "trial")],
-    panels: Annotated[str, option("Names with commas, or all.")] = "all",
+    out: Path,
+    panels: str = "all",
     figures: Figures = True,
-    jobs: Annotated[int | None, option("Panels judged at a time; one a core if not given.")] = None,
+    jobs: int | None = None,
 ) -> None:
-    """Lock every signal on each panel's explore runs, and judge it once on the held-out ones."""
+    """Lock every signal on each panel's explore runs, and judge it once on the held-out ones.
+
+    Options:
+        out (trial): Folder for all of it; an earlier start resumes.
+        panels: Names with commas, or all.
+        jobs: Panels judged at a time; one a core if not given.
+    """
     from gmb_hf.jobs.trial import trial as hold
     from gmb_hf.report.answer import KINDS
 
@@ -212,14 +227,19 @@ def trial(
 
 
 def demo(
-    out: Annotated[Path, product("Folder for all of it; an earlier start resumes.", "runs/demo")],
+    out: Path,
     panel: Annotated[
         str, option("The panel that is judged.", autocompletion=panel_names)
     ] = "quick-29",
-    seeds: Annotated[str, option("Fresh ones, trained and watched.")] = "700000:700006",
+    seeds: str = "700000:700006",
     figures: Figures = True,
 ) -> None:
-    """Judge a frozen panel, then train a few fresh runs and watch them with what passed."""
+    """Judge a frozen panel, then train a few fresh runs and watch them with what passed.
+
+    Options:
+        out (runs/demo): Folder for all of it; an earlier start resumes.
+        seeds: Fresh ones, trained and watched.
+    """
     from gmb_hf.jobs.demo import demo as hold
     from gmb_hf.jobs.demo import watched_table
 
@@ -245,24 +265,35 @@ Folders = Annotated[list[Path], argument("Folders of submissions.", metavar="FOL
 
 
 def submit(
-    name: Annotated[str, argument("Of the submission, and of its folder.")],
+    name: str,
     runs: Runs,
-    lock: Annotated[Path, option("The lock, made on the explore runs among them.")],
-    results: Annotated[Path, option("Results of its evaluation: the file or the folder.")],
-    author: Annotated[str, option("Who submits it.")],
-    claim: Annotated[str, option("What the score is, in a line.")],
-    code: Annotated[
-        list[str], option("https://REPOSITORY@COMMIT, or a file to carry along; several times.")
-    ],
+    lock: Path,
+    results: Path,
+    author: str,
+    claim: str,
+    code: list[str],
     more_runs: MoreRuns = None,
-    paper: Annotated[str, option("Where one can read of it: an address, or a title.")] = "",
-    panel: Annotated[str | None, option("Of own runs: the panel whose law they follow.")] = None,
-    task_aware: Annotated[
-        bool, option("The columns know the operation, or the Fourier basis.", "--task-aware")
-    ] = False,
-    out: Annotated[Path, option("Folder of submissions.")] = Path("submissions"),
+    paper: str = "",
+    panel: str | None = None,
+    task_aware: bool = False,
+    out: Path = Path("submissions"),
 ) -> None:
-    """Make the folder of a submission to the leaderboard from a lock and its results."""
+    """Make the folder of a submission to the leaderboard from a lock and its results.
+
+    Arguments:
+        name: Of the submission, and of its folder.
+
+    Options:
+        lock: The lock, made on the explore runs among them.
+        results: Results of its evaluation: the file or the folder.
+        author: Who submits it.
+        claim: What the score is, in a line.
+        code: https://REPOSITORY@COMMIT, or a file to carry along; several times.
+        paper: Where one can read of it: an address, or a title.
+        panel: Of own runs: the panel whose law they follow.
+        task_aware: The columns know the operation, or the Fourier basis.
+        out: Folder of submissions.
+    """
     from gmb_hf.hub.leaderboard.submission import submit as make
 
     made = make(
@@ -314,11 +345,19 @@ def check(folders: Folders) -> None:
 
 @leaderboard.command("build")
 def build_site(
-    submissions: Annotated[Path, argument("The folder of submissions.")],
-    out: Annotated[Path, product("Folder of the site, which is made anew.", "site")],
-    trial: Annotated[Path | None, option("What gmb trial wrote, to be shown with them.")] = None,
+    submissions: Path,
+    out: Path,
+    trial: Path | None = None,
 ) -> None:
-    """Make the static site of submissions that were checked, and of a trial; a Space as it is."""
+    """Make the static site of submissions that were checked, and of a trial; a Space as it is.
+
+    Arguments:
+        submissions: The folder of submissions.
+
+    Options:
+        out (site): Folder of the site, which is made anew.
+        trial: What gmb trial wrote, to be shown with them.
+    """
     from gmb_hf.hub.leaderboard.board import build_board
 
     made = build_board(submissions, out, trial=trial)

@@ -11,7 +11,7 @@ import typer
 
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import App, Changes, Device, Figures, Jobs, RunPreset, option, product
+from gmb_hf.cli.options import App, Changes, Device, Figures, Jobs, RunPreset, option
 
 
 class RunCommand(options.DesignCommand):
@@ -22,15 +22,26 @@ class RunCommand(options.DesignCommand):
 
 def run(
     context: typer.Context,
-    out: Annotated[Path, product("Folder for all of it; an earlier start resumes.", "runs/quick")],
+    out: Path,
     preset: RunPreset = "quick",
-    changes: Changes = None,
+    changes: Annotated[
+        list[str] | None,
+        option(
+            "Change a field: training.lr=3e-3, or of the design: horizon=200.",
+            "--set",
+            metavar="field=value",
+        ),
+    ] = None,
     device: Device = "auto",
     jobs: Jobs = None,
     figures: Figures = True,
     track: options.Track = None,
 ) -> None:
-    """Train, explore, lock, evaluate and report; the same command goes on where it stopped."""
+    """Train, explore, lock, evaluate and report; the same command goes on where it stopped.
+
+    Options:
+        out (runs/quick): Folder for all of it; an earlier start resumes.
+    """
     from gmb_hf.jobs.run import run as run_all
     from gmb_hf.training.presets import preset as named
 
@@ -60,24 +71,26 @@ def run(
 
 
 def train(
-    out: Annotated[
-        Path, product("Folder for the run logs; an earlier start resumes.", "runs/mine")
-    ],
+    out: Path,
     preset: RunPreset = "quick",
-    seeds: Annotated[str | None, option("E.g. 0:64 or 3,7; the preset's seeds by default.")] = None,
+    seeds: str | None = None,
     changes: Changes = None,
-    engine: Annotated[
-        str, option("stacked: many seeds at once; single: one model at a time.")
-    ] = "stacked",
+    engine: str = "stacked",
     device: Device = "auto",
     jobs: Jobs = None,
-    data: Annotated[str | None, option("The task's rows from the Hub: ORG/NAME@REV.")] = None,
-    save_models: Annotated[
-        str | None, option("Keep the models of these seeds, e.g. 0:4, in OUT/models.")
-    ] = None,
+    data: str | None = None,
+    save_models: str | None = None,
     track: options.Track = None,
 ) -> None:
-    """Train many seeds of a preset and log what happens inside them."""
+    """Train many seeds of a preset and log what happens inside them.
+
+    Options:
+        out (runs/mine): Folder for the run logs; an earlier start resumes.
+        seeds: E.g. 0:64 or 3,7; the preset's seeds by default.
+        engine: stacked: many seeds at once; single: one model at a time.
+        data: The task's rows from the Hub: ORG/NAME@REV.
+        save_models: Keep the models of these seeds, e.g. 0:4, in OUT/models.
+    """
     from gmb_hf.hub.sources import data_source
     from gmb_hf.training.config import parse_seeds
     from gmb_hf.training.folder import finished_logs
@@ -107,16 +120,23 @@ app = App()
 
 @app.command()
 def create(
-    preset: Annotated[str, option("grokking, formal or gpt2.")],
-    out: Annotated[Path, product("A new folder for the model and its tokenizer.", "model")],
-    prime: Annotated[int | None, option("Modulus of grokking; 97 by default.")] = None,
-    seed: Annotated[int, option("Seed of the weights.")] = 1337,
-    variant: Annotated[str, option("E.g. dense, banded-256 or sort-4.")] = "dense",
-    tokenizer: Annotated[
-        str | None, option("Of gpt2: a name on the Hub or a folder; gpt2 by default.")
-    ] = None,
+    preset: str,
+    out: Path,
+    prime: int | None = None,
+    seed: int = 1337,
+    variant: str = "dense",
+    tokenizer: str | None = None,
 ) -> None:
-    """Make an untrained model with its tokenizer, the evaluation protocol's first step."""
+    """Make an untrained model with its tokenizer, the evaluation protocol's first step.
+
+    Options:
+        preset: grokking, formal or gpt2.
+        out (model): A new folder for the model and its tokenizer.
+        prime: Modulus of grokking; 97 by default.
+        seed: Seed of the weights.
+        variant: E.g. dense, banded-256 or sort-4.
+        tokenizer: Of gpt2: a name on the Hub or a folder; gpt2 by default.
+    """
     from gmb_hf.hub.models import create_model
 
     given: Any = {"prime": prime, "seed": seed, "variant": variant, "tokenizer": tokenizer}
@@ -132,16 +152,19 @@ def create(
 
 @app.command()
 def push(
-    checkpoint: Annotated[
-        Path, options.argument("What --save-models kept, e.g. runs/quick/models/seed_1000.")
-    ],
+    checkpoint: Path,
     repo: options.Repo,
-    results: Annotated[
-        Path | None, option("A results.yaml, for the card's table of verdicts.")
-    ] = None,
+    results: Path | None = None,
     private: options.Private = False,
 ) -> None:
-    """Publish a checkpoint with its log and a card, in one commit."""
+    """Publish a checkpoint with its log and a card, in one commit.
+
+    Arguments:
+        checkpoint: What --save-models kept, e.g. runs/quick/models/seed_1000.
+
+    Options:
+        results: A results.yaml, for the card's table of verdicts.
+    """
     from gmb_hf.hub.models import push_model
 
     done = push_model(checkpoint, repo, results=results, private=private)

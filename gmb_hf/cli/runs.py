@@ -34,14 +34,19 @@ _MOST_RUNS = 12  # of a label
 @app.command("read")
 def read(
     runs: Runs,
-    out: Annotated[Path, options.product("The Parquet file to write.", "runs.parquet")],
+    out: Path,
     more_runs: MoreRuns = None,
     columns: Columns = None,
     step_column: StepColumn = "step",
     run_column: RunColumn = "run",
-    last_rows: Annotated[int | None, option("Only so many rows at the end of each log.")] = None,
+    last_rows: int | None = None,
 ) -> None:
-    """Read logs of any known format into one table."""
+    """Read logs of any known format into one table.
+
+    Options:
+        out (runs.parquet): The Parquet file to write.
+        last_rows: Only so many rows at the end of each log.
+    """
     from gmb_hf.hub.sources import read_runs
 
     _check_parquet(out)
@@ -130,16 +135,20 @@ def verify(
 @app.command("join")
 def join(
     runs: Runs,
-    scores: Annotated[Path, option("Scores by run and step, from anyone: CSV, JSONL or Parquet.")],
-    out: Annotated[Path, options.product("The Parquet file to write.", "joined.parquet")],
+    scores: Path,
+    out: Path,
     more_runs: MoreRuns = None,
-    score: Annotated[
-        list[str] | None, option("Its column; several times for several. By default the only one.")
-    ] = None,
+    score: list[str] | None = None,
     step_column: StepColumn = "step",
     run_column: RunColumn = "run",
 ) -> None:
-    """Scores of the same runs become a column of their log, to be judged like any other."""
+    """Scores of the same runs become a column of their log, to be judged like any other.
+
+    Options:
+        scores: Scores by run and step, from anyone: CSV, JSONL or Parquet.
+        out (joined.parquet): The Parquet file to write.
+        score: Its column; several times for several. By default the only one.
+    """
     from gmb_hf.hub.panels import named
     from gmb_hf.hub.sources import read_runs
     from gmb_hf.runs.joining import join_scores
@@ -165,17 +174,21 @@ def join(
 
 @app.command("push")
 def push(
-    source: Annotated[
-        str, options.argument("Run logs, NAME=LOGS, or a dataset of them (gmb data build runs).")
-    ],
+    source: str,
     repo: options.Repo,
-    license: Annotated[str | None, option("Of the logs; Apache-2.0 for what gmb trained.")] = None,
-    version: Annotated[
-        str, option("Of the set; a later one may only add to what is there.")
-    ] = "v1",
+    license: str | None = None,
+    version: str = "v1",
     private: options.Private = False,
 ) -> None:
-    """Publish run logs as a dataset, in one commit, so that anybody may judge them again."""
+    """Publish run logs as a dataset, in one commit, so that anybody may judge them again.
+
+    Arguments:
+        source: Run logs, NAME=LOGS, or a dataset of them (gmb data build runs).
+
+    Options:
+        license: Of the logs; Apache-2.0 for what gmb trained.
+        version: Of the set; a later one may only add to what is there.
+    """
     from gmb_hf.hub.sources import push_runs
 
     done = push_runs(source, repo, license=license, version=version, private=private)
@@ -186,15 +199,19 @@ def audit(
     runs: Runs,
     more_runs: MoreRuns = None,
     out: Answer = None,
-    quantile: Annotated[
-        float, option("A signal moves where it is at this quantile of its run.")
-    ] = 0.99,
-    radius: Annotated[int, option("Signals this many steps from t move together.")] = 20,
-    tolerance: Annotated[int, option("Steps by which the alternate signals may differ in t.")] = 15,
+    quantile: float = 0.99,
+    radius: int = 20,
+    tolerance: int = 15,
     step_column: StepColumn = "step",
     run_column: RunColumn = "run",
 ) -> None:
-    """Say of each run whether force, info and constraint move together: PT-MSS, per run."""
+    """Say of each run whether force, info and constraint move together: PT-MSS, per run.
+
+    Options:
+        quantile: A signal moves where it is at this quantile of its run.
+        radius: Signals this many steps from t move together.
+        tolerance: Steps by which the alternate signals may differ in t.
+    """
     from gmb_hf.benchmark.events import audit_runs
     from gmb_hf.hub.sources import read_runs
 

@@ -12,7 +12,15 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import number, p_value
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import Answer, App, Changes, Device, Figures, argument, option, product
+from gmb_hf.cli.options import (
+    Answer,
+    App,
+    Changes,
+    Device,
+    Figures,
+    option,
+    rare,
+)
 
 if TYPE_CHECKING:
     from gmb_hf.protocol.sequential.summary import RetentionSummary
@@ -21,7 +29,7 @@ app, icl = App(), App()
 
 Suite = Annotated[str, option("modular or formal.")]
 LossPositions = Annotated[str | None, option("answer or all.")]
-DataSeed = Annotated[int | None, option("Draws the split; 42.")]
+DataSeed = Annotated[int | None, rare("Draws the split.", show_default="42")]
 Prime = Annotated[int | None, option("Modulus of the modular suite.")]
 Baseline = Annotated[
     str | None, option("Which variant the others are held against; dense, or the first.")
@@ -32,46 +40,46 @@ Baseline = Annotated[
 def run(
     context: typer.Context,
     suite: Suite,
-    out: Annotated[Path, product("Folder for all of it; an earlier start resumes.", "runs/seq")],
-    preset: Annotated[str, option("replication or quick.")] = "quick",
-    variants: Annotated[
-        str, option("E.g. dense,banded-256,sort-4,blend-8,hebbian-4; + joins two in one.")
-    ] = "dense",
-    seeds: Annotated[str, option("E.g. 0:8 or 1337,42,7.")] = "0:8",
-    order: Annotated[str | None, option("Tasks in the order of training, with commas.")] = None,
-    steps: Annotated[
-        str | None, option("Updates in each phase, or one number a phase: 500,1000,...")
-    ] = None,
-    stop_loss: Annotated[
-        float | None, option("Held-out loss at which a seed's phase ends; --set can say none.")
-    ] = None,
-    stop_early: Annotated[
-        str | None, option("In which phases, e.g. 1,2; all if not given.")
-    ] = None,
-    carry_optimizer: Annotated[
-        bool, option("Keep AdamW's moments from phase to phase.", "--carry-optimizer")
-    ] = False,
-    op_token: Annotated[
-        str | None, option("shared: one token for all operations, as published; or distinct.")
-    ] = None,
-    loss_positions: Annotated[
-        str | None, option("answer, or all: the loss over every token of the rows.")
-    ] = None,
-    compat_batch: Annotated[
-        bool, option("Drop the last training row, as published.", "--compat-batch")
-    ] = False,
+    out: Path,
+    preset: str = "quick",
+    variants: str = "dense",
+    seeds: str = "0:8",
+    order: str | None = None,
+    steps: str | None = None,
+    stop_loss: float | None = None,
+    stop_early: str | None = None,
+    carry_optimizer: bool = False,
+    op_token: str | None = None,
+    loss_positions: str | None = None,
+    compat_batch: bool = False,
     data_seed: DataSeed = None,
     prime: Prime = None,
     changes: Changes = None,
-    save_models: Annotated[
-        str, option("Keep models after the last phase, after all, or none.")
-    ] = "last",
+    save_models: str = "last",
     track: options.Track = None,
     jobs: options.Jobs = None,
     device: Device = "auto",
     figures: Figures = True,
 ) -> None:
-    """Train tasks one after the other and evaluate all of them after each; resumes."""
+    """Train tasks one after the other and evaluate all of them after each; resumes.
+
+    Options:
+        out (runs/seq): Folder for all of it; an earlier start resumes.
+        preset: replication or quick.
+        variants: E.g. dense,banded-256,sort-4,blend-8,hebbian-4; + joins two in one.
+        seeds: E.g. 0:8 or 1337,42,7.
+        order: Tasks in the order of training, with commas.
+        steps: Updates in each phase, or one number a phase: 500,1000,...
+        save_models: Keep models after the last phase, after all, or none.
+
+    More options:
+        stop_loss: Held-out loss at which a seed's phase ends; --set can say none.
+        stop_early: In which phases, e.g. 1,2; all if not given.
+        carry_optimizer: Keep AdamW's moments from phase to phase.
+        op_token: shared: one token for all operations, as published; or distinct.
+        loss_positions: answer, or all: the loss over every token of the rows.
+        compat_batch: Drop the last training row, as published.
+    """
     from gmb_hf.protocol.sequential.run import (
         SHORT,
         parse_variants,
@@ -102,12 +110,10 @@ def run(
 @app.command("eval")
 def evaluate(
     context: typer.Context,
-    checkpoint: Annotated[Path, option("A folder that save_pretrained left.")],
+    checkpoint: Path,
     suite: Suite,
-    preset: Annotated[
-        str | None, option("replication or quick; if not given, that of the checkpoint's own run.")
-    ] = None,
-    op_token: Annotated[str | None, option("shared or distinct.")] = None,
+    preset: str | None = None,
+    op_token: str | None = None,
     prime: Prime = None,
     loss_positions: LossPositions = None,
     data_seed: DataSeed = None,
@@ -117,7 +123,13 @@ def evaluate(
     device: Device = "auto",
     out: Answer = None,
 ) -> None:
-    """Held-out loss and accuracy of a checkpoint on every task, through the model itself."""
+    """Held-out loss and accuracy of a checkpoint on every task, through the model itself.
+
+    Options:
+        checkpoint: A folder that save_pretrained left.
+        preset: replication or quick; if not given, that of the checkpoint's own run.
+        op_token: shared or distinct.
+    """
     from gmb_hf.protocol.sequential.run import evaluate_checkpoint
 
     names = ("op_token", "prime", "loss_positions", "data_seed")
@@ -144,15 +156,20 @@ def evaluate(
 
 @app.command()
 def report(
-    runs: Annotated[list[Path], argument("Folders of gmb sequential run.")],
-    out: Annotated[
-        Path | None, option("Where to write; of one run its own folder, if not given.")
-    ] = None,
+    runs: list[Path],
+    out: Path | None = None,
     baseline: Baseline = None,
     allow_fingerprint_mismatch: options.DifferentData = False,
     figures: Figures = True,
 ) -> None:
-    """Matrices, retention, forgetting and paired tests: retention.json, tables and figures."""
+    """Matrices, retention, forgetting and paired tests: retention.json, tables and figures.
+
+    Arguments:
+        runs: Folders of gmb sequential run.
+
+    Options:
+        out: Where to write; of one run its own folder, if not given.
+    """
     from gmb_hf.protocol.sequential.report import sequential_report
 
     if out is None and len(runs) > 1:
@@ -172,24 +189,27 @@ def report(
 
 
 def generalization(
-    logs: Annotated[
-        list[str],
-        argument(
-            "Run logs of each variant: files, folders or globs; a name may come again.",
-            metavar="NAME=PATH...",
-        ),
-    ],
-    out: Annotated[
-        Path | None, option("Folder for tables and figures; by default the answer is printed.")
-    ] = None,
+    logs: list[str],
+    out: Path | None = None,
     baseline: Baseline = None,
-    train: Annotated[str | None, option("Column of the training loss.")] = None,
-    validation: Annotated[str | None, option("Column of the validation loss.")] = None,
-    points: Annotated[int, option("Training losses that are looked at.")] = 32,
+    train: str | None = None,
+    validation: str | None = None,
+    points: int = 32,
     allow_fingerprint_mismatch: options.DifferentData = False,
     figures: Figures = True,
 ) -> None:
-    """Validation loss at equal training loss, best and final losses, and the gap over training."""
+    """Validation loss at equal training loss, best and final losses, and the gap over training.
+
+    Arguments:
+        logs (NAME=PATH...): Run logs of each variant: files, folders or globs; a name may come
+            again.
+
+    Options:
+        out: Folder for tables and figures; by default the answer is printed.
+        train: Column of the training loss.
+        validation: Column of the validation loss.
+        points: Training losses that are looked at.
+    """
     from gmb_hf.protocol.sequential.generalisation import (
         compare_logs,
         named_sources,
@@ -271,18 +291,16 @@ Rule = Annotated[str, option("linear, affine_table, copy_rule or linear_real.")]
 
 @icl.command("run")
 def icl_run(
-    out: Annotated[Path, product("Folder for all of it; an earlier start resumes.", "runs/icl")],
+    out: Path,
     rule: Rule = "linear",
-    preset: Annotated[str, option("quick, or smoke for a look at the machinery.")] = "quick",
-    variants: Annotated[
-        str, option("E.g. dense,banded-64,sort-4,blend-8,hebbian-4; + joins two in one.")
-    ] = "dense",
-    seeds: Annotated[str, option("E.g. 0:5 or 1337,42,7.")] = "0:5",
-    prime: Annotated[int | None, option("Modulus of a rule over residues; 11.")] = None,
-    dimension: Annotated[int | None, option("Of the vectors of linear_real; 5.")] = None,
+    preset: str = "quick",
+    variants: str = "dense",
+    seeds: str = "0:5",
+    prime: int | None = None,
+    dimension: int | None = None,
     examples: Annotated[int | None, option("The most examples in a prompt; 8.", "--k")] = None,
-    block: Annotated[int | None, option("Positions of the model; as many as K needs.")] = None,
-    steps: Annotated[int | None, option("Updates; a preset's if not given.")] = None,
+    block: int | None = None,
+    steps: int | None = None,
     changes: Changes = None,
     save_models: Annotated[bool, option("Keep the models.", "--save-models/--no-models")] = True,
     track: options.Track = None,
@@ -290,7 +308,18 @@ def icl_run(
     device: Device = "auto",
     figures: Figures = True,
 ) -> None:
-    """Train on functions drawn anew at every step, and ask after k examples; resumes."""
+    """Train on functions drawn anew at every step, and ask after k examples; resumes.
+
+    Options:
+        out (runs/icl): Folder for all of it; an earlier start resumes.
+        preset: quick, or smoke for a look at the machinery.
+        variants: E.g. dense,banded-64,sort-4,blend-8,hebbian-4; + joins two in one.
+        seeds: E.g. 0:5 or 1337,42,7.
+        prime: Modulus of a rule over residues; 11.
+        dimension: Of the vectors of linear_real; 5.
+        block: Positions of the model; as many as K needs.
+        steps: Updates; a preset's if not given.
+    """
     from gmb_hf.protocol.incontext.probes import preset as named
     from gmb_hf.protocol.incontext.report import run_icl
     from gmb_hf.protocol.sequential.run import parse_variants
@@ -325,12 +354,16 @@ def icl_run(
 
 @icl.command("eval")
 def icl_evaluate(
-    checkpoint: Annotated[Path, argument("A model under OUT/models of gmb icl run.")],
+    checkpoint: Path,
     examples: Annotated[int | None, option("The most examples in a prompt.", "--k")] = None,
     device: Device = "auto",
     out: Answer = None,
 ) -> None:
-    """Accuracy of a checkpoint after k examples, through the model itself."""
+    """Accuracy of a checkpoint after k examples, through the model itself.
+
+    Arguments:
+        checkpoint: A model under OUT/models of gmb icl run.
+    """
     from gmb_hf.base.files import write_json
     from gmb_hf.protocol.incontext.probes import evaluate_checkpoint
 
@@ -353,15 +386,20 @@ def icl_evaluate(
 
 @icl.command("report")
 def icl_report(
-    runs: Annotated[list[Path], argument("Folders of gmb icl run.")],
-    out: Annotated[
-        Path | None, option("Where to write; of one run its own folder, if not given.")
-    ] = None,
+    runs: list[Path],
+    out: Path | None = None,
     at: Annotated[str | None, option("Examples in the short table, e.g. 0,1,2,3,8.", "--k")] = None,
     baseline: Baseline = None,
     figures: Figures = True,
 ) -> None:
-    """Accuracy after k examples, events and paired tests: incontext.json, tables and figures."""
+    """Accuracy after k examples, events and paired tests: incontext.json, tables and figures.
+
+    Arguments:
+        runs: Folders of gmb icl run.
+
+    Options:
+        out: Where to write; of one run its own folder, if not given.
+    """
     from gmb_hf.protocol.incontext import report as probes
 
     if out is None and len(runs) > 1:

@@ -36,12 +36,12 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.task import TaskData
 from gmb_hf.training.checkpoints import load_model
 from gmb_hf.training.config import RunConfig, TaskSettings, format_seeds
-from gmb_hf.training.ensemble import Ensemble, task_data
 from gmb_hf.training.folder import finished_seeds
 from gmb_hf.training.launch import MEMORISED
 from gmb_hf.training.observables import cosines, model_hidden
 from gmb_hf.training.presets import design_of
 from gmb_hf.training.seeds import Callbacks, TrainingCallback, train_seeds
+from gmb_hf.training.stacked import SeedStack, task_data
 
 Q10 = "crucible_margin_q10"
 TRAIN_Q10 = "crucible_train_margin_q10"
@@ -230,36 +230,36 @@ class RunBundles(NamedTuple):
 
 
 class MarginCallback(TrainingCallback):
-    """Scores the same bundles at every checkpoint of an ensemble, and tiers them once memorised.
+    """Scores the same bundles at every checkpoint of a stack, and tiers them once memorised.
 
     The `RunBundles` of each of its S seeds are written to the folder at the end.
     """
 
-    def __init__(self, ensemble: Ensemble, sampling: BundleSampling, folder: Path) -> None:
-        self._ensemble, self._folder = ensemble, folder
-        task = ensemble.config.task
-        drawn = [(task_data(task, seed), task.data_seed_of(seed)) for seed in ensemble.seeds]
+    def __init__(self, stack: SeedStack, sampling: BundleSampling, folder: Path) -> None:
+        self._stack, self._folder = stack, folder
+        task = stack.config.task
+        drawn = [(task_data(task, seed), task.data_seed_of(seed)) for seed in stack.seeds]
         self._held_out = [sampling.held_out(*pair) for pair in drawn]
-        self._indices = _indices(self._held_out, ensemble.device)
+        self._indices = _indices(self._held_out, stack.device)
         training = [sampling.training(*pair) for pair in drawn]
-        self._training_indices = _indices(training, ensemble.device)
+        self._training_indices = _indices(training, stack.device)
         self._texts = [held_out_texts(task, data) for data, _ in drawn]
-        shape = len(ensemble), sampling.bundles
+        shape = len(stack), sampling.bundles
         self._similarities = np.empty((*shape, 1 + sampling.negatives))
         self._tiers: dict[int, margins.Tiers] = {}
         self._labels = np.full(shape, "", dtype="<U32")
         # Tiers are fitted to the margins of the step at which a seed has memorised; -1 before.
-        self._frozen_step = np.full(len(ensemble), -1)
+        self._frozen_step = np.full(len(stack), -1)
         self._frozen_margin = np.zeros(shape)
 
     def measure(self, train_acc: margins.Floats) -> dict[str, margins.Floats]:
         """What the checkpoint adds to the run log, each [S]; accuracies on training rows, [S]."""
-        ensemble = self._ensemble
-        self._similarities = _cosines(ensemble.test.logits(ensemble.weights)[1], self._indices)
-        training = _cosines(ensemble.train.logits(ensemble.weights)[1], self._training_indices)
+        stack = self._stack
+        self._similarities = _cosines(stack.test.logits(stack.weights)[1], self._indices)
+        training = _cosines(stack.train.logits(stack.weights)[1], self._training_indices)
         margin = margins_of(self._similarities)
         for place in np.flatnonzero((train_acc >= MEMORISED) & (self._frozen_step < 0)).tolist():
-            self._freeze(place, margin[place], ensemble.step)
+            self._freeze(place, margin[place], stack.step)
         hard = self._labels == margins.HARDEST
         count, passes = hard.sum(axis=1), ((margin > 0) & hard).sum(axis=1)
         return {
@@ -283,8 +283,8 @@ class MarginCallback(TrainingCallback):
 
     def finish(self) -> None:
         """Fit tiers for the seeds that never memorised, and write the bundles of each seed."""
-        when = f"not memorised, step {self._ensemble.step}"
-        for place, seed in enumerate(self._ensemble.seeds):
+        when = f"not memorised, step {self._stack.step}"
+        for place, seed in enumerate(self._stack.seeds):
             if place not in self._tiers:
                 self._fit(place, margins_of(self._similarities[place]), when)
             pairs = zip(self._lines(place), self._labels[place].tolist(), strict=True)
@@ -293,7 +293,7 @@ class MarginCallback(TrainingCallback):
 
     def _lines(self, place: int) -> list[dict[str, Any]]:
         """The held-out bundles of a seed with their last similarities, as lines of JSONL."""
-        name, found = f"seed_{self._ensemble.seeds[place]}", self._similarities[place]
+        name, found = f"seed_{self._stack.seeds[place]}", self._similarities[place]
         return bundle_lines(self._held_out[place], self._texts[place], found, prefix=name)
 
     def _freeze(self, place: int, margin: margins.Floats, step: int) -> None:
@@ -302,7 +302,7 @@ class MarginCallback(TrainingCallback):
 
     def _fit(self, place: int, margin: margins.Floats, when: str) -> None:
         corpus = content_hash(map(item_content, self._lines(place)))
-        encoder = f"seed_{self._ensemble.seeds[place]}, {when}"
+        encoder = f"seed_{self._stack.seeds[place]}, {when}"
         tiers = margins.fit_tiers(-margin, encoder=encoder, corpus_hash=corpus)
         self._tiers[place], self._labels[place] = tiers, margins.assign_tiers(tiers, -margin)
 
@@ -470,7 +470,7 @@ def from_runs(
     # Bundles are scored until the last step, whatever a run's own log needs.
     config = config.replace(training=config.training.replace(stop_after=None))
     callbacks = Callbacks(
-        lambda ensemble: MarginCallback(ensemble, sampling, folder),
+        lambda stack: MarginCallback(stack, sampling, folder),
         {"crucible": dataclasses.asdict(sampling)},
     )
     logs = train_seeds(config, seeds, folder, device=device, callbacks=callbacks)

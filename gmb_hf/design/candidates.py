@@ -11,7 +11,7 @@ from gmb_hf.base.documents import Many, Section
 from gmb_hf.base.errors import repeated
 
 Positive = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(gt=0, lt=1)]
+Share = Annotated[float, Field(gt=0, lt=1), "share"]
 Text = str | None
 ParamValue = int | float | str | bool
 

@@ -33,9 +33,11 @@ from gmb_hf.design.candidates import Candidate, Positive, Share, Text
 from gmb_hf.design.event_types import EVENT_TYPES, AlsoEvent, registered_event
 from gmb_hf.design.strata import Stratum
 
+# A word beside the bounds is the unit in which a field is typed.
 Count = Annotated[int, Field(ge=0)]
-Steps = Positive
-Rate = Annotated[float, Field(ge=0, le=1)]
+Steps = Annotated[Positive, "steps"]
+StepsFromZero = Annotated[Count, "steps"]
+Rate = Annotated[float, Field(ge=0, le=1), "share"]
 
 
 def _each_once(seeds: tuple[int, ...]) -> tuple[int, ...]:
@@ -72,7 +74,8 @@ class Design(Document):
     - `only`: the type of event that it belongs to;
     - `flag`: the value that its option, which takes none, gives it;
     - `choices`: every value that it may take, where others can be registered;
-    - `items`: what a list holds, for messages.
+    - `items`: what a list holds, for messages;
+    - `common`: whether `--help` shows its option; the others are shown by `--help-all`.
 
     `gmb lock --explain` tells a field by its help text until `explain.py` has a sentence for it.
     """
@@ -126,20 +129,25 @@ class Design(Document):
         option="event",
         preset="event",
         choices=EVENT_TYPES,
+        common=True,
     )
-    metric: str = at("event.metric", "test_acc")
+    metric: str = at("event.metric", "test_acc", common=True)
     """the observable that jumps or settles"""
     direction: Literal["rising", "falling"] = of_jump(
-        "event.x_direction", "rising", option="falling", flag="falling"
+        "event.x_direction", "rising", option="falling", flag="falling", common=True
     )
     """falling: the event is a drop of the metric, e.g. of a loss; else rising"""
     w_event: Steps = of_jump("event.window_W_event", 50, option="window", preset="jump_window")
     """steps over which it jumps; a multiple of the cadence"""
-    jump_threshold: PositiveFloat = of_jump("event.jump_threshold", 0.15, option="jump")
+    jump_threshold: PositiveFloat = of_jump(
+        "event.jump_threshold", 0.15, option="jump", common=True
+    )
     """rise (falling: drop) of the metric that makes an event"""
     earliest_rule: Literal[True] = at("event.earliest_rule", True)
     """the first time counts (spec 1.2)"""
-    event_t_min: Count | None = at("event.x_event_t_min", None, example=0, option="event-after")
+    event_t_min: StepsFromZero | None = at(
+        "event.x_event_t_min", None, example=0, option="event-after"
+    )
     """no event is registered before this step"""
     theta_floor: float | None = of_jump(
         "event.x_theta_floor", None, example=0.5, option="floor", preset="event_floor"
@@ -149,13 +157,17 @@ class Design(Document):
         "event.x_require_new_max", False, option="new-max", preset="event_new_max"
     )
     """true: a recovery from a dip is no event; falling: from a spike"""
-    plateau_checkpoints: Steps | None = of_plateau("event.x_plateau_checkpoints", None, example=5)
+    plateau_checkpoints: Annotated[Positive, "checkpoints"] | None = of_plateau(
+        "event.x_plateau_checkpoints", None, example=5
+    )
     """E_plateau: consecutive checkpoints needed"""
     plateau_threshold: FiniteFloat | None = of_plateau(
         "event.x_plateau_threshold", None, example=0.95, option="plateau-level"
     )
     """E_plateau: level that they must hold"""
-    plateau_regression: Count | None = of_plateau("event.x_plateau_regression", None, example=0)
+    plateau_regression: Annotated[Count, "checkpoints"] | None = of_plateau(
+        "event.x_plateau_regression", None, example=0
+    )
     """E_plateau: so many in a row may lie below; null: 0"""
     regime_quantile: Share | None = of_regime(
         "event.x_regime_quantile", None, example=0.99, option="quantile"
@@ -165,36 +177,36 @@ class Design(Document):
         "event.x_regime_radius", None, example=20, option="radius"
     )
     """E_regime: steps from t to the signals, >= the cadence"""
-    regime_tolerance: Count | None = of_regime(
+    regime_tolerance: StepsFromZero | None = of_regime(
         "event.x_regime_tolerance", None, example=15, option="tolerance"
     )
     """E_regime: steps between both estimates; null: 15"""
 
-    horizon: Steps = at("labels.positive_window.horizon_steps", ..., example=2000)
+    horizon: Steps = at("labels.positive_window.horizon_steps", ..., example=2000, common=True)
     """required: 0 < t* - t <= this is positive"""
-    lead_time_target: Count | None = at(
+    lead_time_target: StepsFromZero | None = at(
         "labels.positive_window.lead_time_target", None, option="lead-target"
     )
     """steps of warning that count as success; null: a quarter of the horizon"""
-    safe_gap: Steps = at("labels.negative_window.safe_gap_steps", ..., example=4000)
+    safe_gap: Steps = at("labels.negative_window.safe_gap_steps", ..., example=4000, common=True)
     """required: an alarm so many steps before t*, or more, is false; larger than the horizon"""
 
     fpr_targets: Many[Share] = at(
         "operating_points.fpr_targets", (0.01, 0.05, 0.10), option="fpr", items="rates"
     )
     """target rates"""
-    fpr_eps: Annotated[float, Field(ge=0, lt=1)] = at(
+    fpr_eps: Annotated[float, Field(ge=0, lt=1), "share"] = at(
         "operating_points.fpr_eps", 0.01, option="eps"
     )
     """tolerance around a target"""
     fpr_floor_max: Rate = at("operating_points.fpr_floor_max", 0.20)
     """the lowest reachable rate must not exceed this"""
-    min_targets_ok: Steps = at("operating_points.min_targets_ok", 2)
+    min_targets_ok: Positive = at("operating_points.min_targets_ok", 2)
     """how many targets must be met"""
 
     run_budgets: Many[Share] = at("x_run_budgets", (0.05, 0.10, 0.20), items="shares of runs")
     """shares of runs that may have a false alarm"""
-    primary_run_budget: Share = at("x_primary_run_budget", 0.05, option="run-budget")
+    primary_run_budget: Share = at("x_primary_run_budget", 0.05, option="run-budget", common=True)
     """the share that decides what may act"""
     calibration: Literal["marginal", "conditional"] = at("x_calibration", "marginal")
     """marginal: the expected share keeps the budget; conditional: its 90% bound does"""
@@ -207,7 +219,7 @@ class Design(Document):
 
     coverage_min: Rate = at("decision_thresholds.coverage_at_0_05_min", 0.30)
     """least coverage at the primary operating point"""
-    lead_time_median_min: NonNegativeFloat | None = at(
+    lead_time_median_min: Annotated[NonNegativeFloat, "steps"] | None = at(
         "decision_thresholds.lead_time_median_min", None, option="lead-min"
     )
     """least median lead time, in steps; null: one checkpoint of the logs"""
@@ -225,11 +237,13 @@ class Design(Document):
 
     protocol: Literal["strict", "v0.4"] = at("x_protocol", "strict")
     """strict: locked conformal thresholds and chance nulls; or v0.4"""
-    burn_in: Count = at("x_burn_in", 0)
+    burn_in: StepsFromZero = at("x_burn_in", 0)
     """windows before this step are ignored"""
     primary_fpr: Share = at("x_primary_fpr", 0.05)
     """the operating point that the verdict is about"""
-    event_count_min: Positive = at("x_event_count_min", 30, option="events-min")
+    event_count_min: Annotated[Positive, "events"] = at(
+        "x_event_count_min", 30, option="events-min"
+    )
     """fewer events: INCONCLUSIVE (spec 7)"""
     null_draws: Positive = at("x_null_draws", 2000)
     """draws of each chance null"""
@@ -241,7 +255,7 @@ class Design(Document):
     """share of runs in which a monitor may abstain for nothing; null: x_alpha"""
     seed: Count = at("x_seed", 0)
     """seed of all draws"""
-    smoothing_sweep: Many[Positive] = at("x_smoothing_sweep", (1, 3, 5))
+    smoothing_sweep: Many[Annotated[Positive, "checkpoints"]] = at("x_smoothing_sweep", (1, 3, 5))
     """layer D: trailing means over so many checkpoints"""
     run_groups: Annotated[int, Field(ge=2)] = at("x_run_groups", 5)
     """layer D: groups of runs, each left out once"""
@@ -253,7 +267,7 @@ class Design(Document):
     """parts of the runs judged as well, e.g. {name: late, where: event_step > 1000}"""
     looks: Positive = at("x_looks", 1)
     """how often held-out runs may be judged, runs added in between; splits alpha"""
-    max_eval_seeds: Positive | None = at("x_max_eval_seeds", None, example=400)
+    max_eval_seeds: Annotated[Positive, "runs"] | None = at("x_max_eval_seeds", None, example=400)
     """most held-out runs over all looks"""
 
     @field_validator("required_tables")

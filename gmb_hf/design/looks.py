@@ -54,10 +54,11 @@ class LooksFile(Section):
     @classmethod
     def beside(cls, lock: Lock) -> LooksFile:
         """Those kept beside a lock's file; of a lock that was never written, in this process."""
+        none_yet = cls(looks=(), published=())
         if lock.path is None:
-            return _IN_THIS_PROCESS.get(lock.hash, cls())
+            return _IN_THIS_PROCESS.get(lock.hash, none_yet)
         path = looks_path(lock.path)
-        return cls.parse(load_yaml(path), where=str(path)) if path.exists() else cls()
+        return cls.parse(load_yaml(path), where=str(path)) if path.exists() else none_yet
 
     def by(self, lock: Lock) -> tuple[LookRecord, ...]:
         """Those by one lock."""
@@ -68,7 +69,7 @@ class LooksFile(Section):
         if lock.path is None:
             _IN_THIS_PROCESS[lock.hash] = self
         else:
-            write_yaml(looks_path(lock.path), self.plain(), heading=_LOOKS_HEADING)
+            write_yaml(looks_path(lock.path), self.as_read(), heading=_LOOKS_HEADING)
 
 
 _IN_THIS_PROCESS: dict[str, LooksFile] = {}

@@ -26,12 +26,11 @@ from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, bdtrc, bdtrik, betaincinv, betaln, gammainc
+from scipy.special import bdtr, bdtrc, bdtrik, betaincinv, betaln
 
-from gmb_hf.base.stats import IntervalRecord, runs_for_zero, runs_to_clear
+from gmb_hf.base.stats import IntervalRecord, runs_to_clear
 from gmb_hf.core.thresholds import (
     effective_budget,
-    pass_line,
     promise,
     runs_advised,
     runs_needed,

@@ -38,7 +38,7 @@ _WORKSHOP = ".building-"
 
 
 @dataclass(frozen=True)
-class Config:
+class DatasetConfig:
     """One config of a dataset: what `load_dataset(folder, name)` gives.
 
     Attributes:
@@ -73,7 +73,9 @@ class About:
     tags: tuple[str, ...] = ("gmb", "grokking")
 
 
-def build(configs: Sequence[Config], out: str | Path, about: About, *, version: str = "v1") -> Path:
+def build(
+    configs: Sequence[DatasetConfig], out: str | Path, about: About, *, version: str = "v1"
+) -> Path:
     """Write a dataset, atomically file by file, the card last; the same configs, the same bytes.
 
     A set that was built is frozen: in the same folder the same version may only be built with the
@@ -105,7 +107,7 @@ def build(configs: Sequence[Config], out: str | Path, about: About, *, version: 
         return _built(configs, folder, about, version)
 
 
-def _built(configs: Sequence[Config], folder: Path, about: About, version: str) -> Path:
+def _built(configs: Sequence[DatasetConfig], folder: Path, about: About, version: str) -> Path:
     """Build in a folder that no other process builds in."""
     with clear_os_errors(folder):
         workshop = Path(tempfile.mkdtemp(prefix=_WORKSHOP, dir=folder))
@@ -136,7 +138,7 @@ def _built(configs: Sequence[Config], folder: Path, about: About, version: str) 
     return write_text(folder / cards.CARD, text)
 
 
-def _write(config: Config, workshop: Path) -> dict[str, list[Path]]:
+def _write(config: DatasetConfig, workshop: Path) -> dict[str, list[Path]]:
     """Each split's shards, in order."""
     folder = workshop / config.name
     folder.mkdir(exist_ok=True)
@@ -175,7 +177,7 @@ def _sharded(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
 
 
 def _card_text(
-    configs: Sequence[Config],
+    configs: Sequence[DatasetConfig],
     about: About,
     contents: Mapping[str, Content],
     entries: Mapping[str, CardFingerprint],
@@ -294,7 +296,7 @@ def task_configs(
     data_seed: int = 42,
     fraction: float = 0.5,
     **options: Any,
-) -> list[Config]:
+) -> list[DatasetConfig]:
     """A config for each task of a kind; none named, those of the protocol (`add_p97`, `parity_8`).
 
     Args:
@@ -321,7 +323,7 @@ def task_configs(
             f"{task.vocab_size} token ids, {task.sequence_length} a row; {fraction:g} of the rows "
             f"to train on, drawn by seed {data_seed}"
         )
-        configs.append(Config(task.name, splits, LICENSE, summary, data_seed))
+        configs.append(DatasetConfig(task.name, splits, LICENSE, summary, data_seed))
     return configs
 
 
@@ -331,10 +333,10 @@ formal_configs = partial(task_configs, FormalTask)
 
 def in_context_configs(
     names: Sequence[str] = (), *, data_seed: int = 42, fraction: float = 0.5
-) -> list[Config]:
+) -> list[DatasetConfig]:
     """As `task_configs` of in-context tasks, `linear_real` among them."""
     tokens = [name for name in names if name != REAL]
-    configs: list[Config] = []
+    configs: list[DatasetConfig] = []
     if tokens or not names:
         given: Any = {"data_seed": data_seed, "fraction": fraction}
         configs = task_configs(InContextTask, tokens, **given)
@@ -347,7 +349,7 @@ def in_context_configs(
             f"{task.examples} examples and a question of dimension {task.dimension}, drawn by "
             f"seed {data_seed}"
         )
-        configs.append(Config(task.name, splits, LICENSE, summary, data_seed))
+        configs.append(DatasetConfig(task.name, splits, LICENSE, summary, data_seed))
     return configs
 
 
@@ -368,7 +370,9 @@ def write_data(config: RunConfig, folder: Path) -> list[Path]:
     drawn = f"Runs train on {config.task.share:g} of them, drawn from {source}."
     summary = f"All {len(task.rows())} {rows}.\n{drawn}"
     about = About(task.name, summary, kind.tags if kind else About.tags)
-    full = Config(task.name, {"full": lambda: [task.full_table()]}, LICENSE, "every row, unsplit")
+    full = DatasetConfig(
+        task.name, {"full": lambda: [task.full_table()]}, LICENSE, "every row, unsplit"
+    )
     card = build([full], folder, about)
     return [card, *sorted((folder / task.name).glob("*.parquet"))]
 
@@ -392,7 +396,7 @@ _SCHEMA = pa.schema(list(zip(("document", "piece", "text", "ends_document"), _KI
 _CHARACTERS = 2**22  # that are held at a time
 
 
-def heldout_configs(texts: Sequence[Text], licenses: Sequence[str] = ()) -> list[Config]:
+def heldout_configs(texts: Sequence[Text], licenses: Sequence[str] = ()) -> list[DatasetConfig]:
     """A config for each text, with the split `test`.
 
     Texts are as `read_sources` gives them; licences are `NAME=LICENCE`, or `LICENCE` for the texts
@@ -405,7 +409,7 @@ def heldout_configs(texts: Sequence[Text], licenses: Sequence[str] = ()) -> list
     for text in texts:
         license = _license(said, text.name, own=LICENSES.get(text.name))
         splits = {"test": partial(_tables, text)}
-        configs.append(Config(text.name, splits, license, "documents in pieces"))
+        configs.append(DatasetConfig(text.name, splits, license, "documents in pieces"))
     return configs
 
 
@@ -434,7 +438,7 @@ _LOGS = "logs"  # where a run keeps them in its folder
 _GROUP = 2**24  # bytes in memory that are written at a time
 
 
-def runs_configs(given: Sequence[str], licenses: Sequence[str] = ()) -> list[Config]:
+def runs_configs(given: Sequence[str], licenses: Sequence[str] = ()) -> list[DatasetConfig]:
     """A config for each source of run logs.
 
     Args:
@@ -456,7 +460,7 @@ def runs_configs(given: Sequence[str], licenses: Sequence[str] = ()) -> list[Con
         license = _license(said, name, usual=LICENSE if _made_here(log) else None)
         summary = f"{len(log.runs):,} runs{columns}"
         splits = {"full": partial(_tables_of_log, log)}
-        configs.append(Config(name, splits, license, summary, item="run"))
+        configs.append(DatasetConfig(name, splits, license, summary, item="run"))
     return configs
 
 

@@ -26,7 +26,7 @@ from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.results import Results
 from gmb_hf.hub.cards import CARD, KEY, Card, CardFingerprint, render_card
 from gmb_hf.hub.datasets import LICENSE
-from gmb_hf.report.answer import RUNS, answer, label_of
+from gmb_hf.report.answer import RUNS, answer
 from gmb_hf.report.curves import grokking_curves
 from gmb_hf.report.figures import draw
 from gmb_hf.report.report import headline_tables
@@ -100,8 +100,8 @@ def create_model(
     from gmb_hf.protocol.sequential.config import preset as sequential_preset
     from gmb_hf.protocol.sequential.train import model_shape
     from gmb_hf.training.checkpoints import save_model
-    from gmb_hf.training.ensemble import seeded_model
     from gmb_hf.training.launch import silence_transformers
+    from gmb_hf.training.stacked import seeded_model
     from gmb_hf.training.variants import parse_variant
 
     chosen = parse_variant(variant)
@@ -223,7 +223,7 @@ def measure(model: GrokkingTransformerForCausalLM, config: RunConfig, seed: int)
     """The held-out rows of a seed through a model."""
     import torch
 
-    from gmb_hf.training.ensemble import task_data
+    from gmb_hf.training.stacked import task_data
 
     data = task_data(config.task, seed)
     positions = torch.tensor(data.answer_positions)
@@ -417,7 +417,7 @@ def evaluations(saved: SavedModel, results: Results | None) -> list[EvalResult]:
     ]
     if results is None:
         return found
-    counts = Counter[str](map(label_of, results.indicators))
+    counts = Counter[str](item.label for item in results.indicators)
     runs = _runs_of(results)
     source = results.x_provenance
     judged: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The trial: every signal on every panel, thresholds frozen on explore runs, judged once by runs.
+"""The trial: every signal on every panel, thresholds frozen on explore runs, judged once.
 
     OUT/PANEL/                explore.csv, lock.yaml, results.yaml, report.*, tables/, figures/
     OUT/transfer/A-on-B/      the held-out runs of panel B by the lock of panel A: results.yaml
@@ -35,11 +35,12 @@ from gmb_hf.base.escape import number, steps
 from gmb_hf.base.files import write_text
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.benchmark.evaluate import evaluate_lock
-from gmb_hf.benchmark.first_alarm import BLIND, RIVALS, FirstAlarmPointRecord, FirstAlarmRecord
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, FirstAlarmRecord
 from gmb_hf.benchmark.locking import explore, make_lock, write_explored
 from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.core.thresholds import in_words
 from gmb_hf.design.lock import Lock
@@ -47,10 +48,10 @@ from gmb_hf.hub.panels import EXPLORE, HELD_OUT, FrozenPanel, here
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.claims import CLAIMS, Claim
 from gmb_hf.report import style
-from gmb_hf.report.answer import KINDS, RULE, hardest, kind_of, primary_budget
+from gmb_hf.report.answer import KINDS, RULE, kind_of, primary_target
 from gmb_hf.report.report import publish
 from gmb_hf.report.sheet import template
-from gmb_hf.report.tables import FALSELY_ALARMED, WARNED
+from gmb_hf.report.tables import DETECTION, FALSE_ALARMS
 
 if TYPE_CHECKING:
     from gmb_hf.jobs.run import Counting
@@ -182,12 +183,12 @@ def _one_thread() -> None:
 
 
 def rows_of(panel: str, results: Results) -> list[TrialRow]:
-    """The indicators of one panel's results, at the budget of runs that decides."""
-    budget = primary_budget(results)
+    """The indicators of one panel's results, at the primary operating points."""
+    budget = results.primary_run_budget
     return [
-        TrialRow(panel, item, item.x_first_alarm, item.x_first_alarm.at(budget))
+        TrialRow(panel, item, first, first.at(budget), item.point(primary_target(results)))
         for item in results.indicators
-        if item.x_first_alarm is not None and budget is not None
+        if (first := item.x_first_alarm) is not None and budget is not None
     ]
 
 
@@ -262,21 +263,22 @@ def _transferred(
         for row in rows_of(panel.name, held)
         if row.item.name in supported and row.item.x_sees_test_labels is False
     ]
-    best = max(rows, key=lambda row: row.at.warned or 0.0, default=None)
-    n_supported = sum(row.first.label == SUPPORTED for row in rows)
-    return Transfer(lock_of, panel.name, best, n_supported)
+    best = max(rows, key=_detected, default=None)
+    return Transfer(lock_of, panel.name, best, sum(row.supported for row in rows))
 
 
 # On paper: signals by panels, claims and measurements, transfers, a figure, a page.
 
 
 class TrialRow(NamedTuple):
-    """One signal on one panel, at the budget of runs that decides."""
+    """One signal on one panel, at the primary operating points: by runs and by windows."""
 
     panel: str
     item: IndicatorRecord
     first: FirstAlarmRecord
     at: FirstAlarmPointRecord
+
+    by_windows: OperatingPointRecord | None
 
     @property
     def kind(self) -> str:
@@ -285,8 +287,13 @@ class TrialRow(NamedTuple):
 
     @property
     def supported(self) -> bool:
-        """Whether its label by runs is the one that lets a score act."""
-        return self.first.label == SUPPORTED
+        """Whether its label is the one that lets a score act."""
+        return self.item.label == SUPPORTED
+
+
+def _detected(row: TrialRow) -> float:
+    """Its detection rate, 0 without events."""
+    return row.at.detection_rate or 0.0
 
 
 class Transfer(NamedTuple):
@@ -303,23 +310,25 @@ _COLUMNS = (
     Column("signal", take="item.name"),
     Column("kind", take="kind"),
     Column("panel", take="panel"),
-    Column("label_by_runs", take="first.label"),
-    *WARNED,
-    *FALSELY_ALARMED,
+    Column("label", take="item.label"),
+    *DETECTION,
+    *FALSE_ALARMS,
     Column("lead_median", steps, take="at.lead_median"),
-    Column("hardest_blind", number, take=lambda row: hardest(row.at)),
+    Column("chance", number, take="at.chance"),
     Column("p_adjusted", number, take="first.p_adjusted"),
     Column("n_events", "{:,}".format, take="at.n_events"),
     Column("n_runs", "{:,}".format, take="at.n_runs"),
     Column("threshold", "{:.6g}".format, take="at.threshold"),
-    Column("reasons", take=lambda row: "; ".join(row.first.reasons)),
-    Column("label_by_windows", take="item.label"),
+    Column("reasons", take=lambda row: "; ".join(row.item.x_reasons)),
+    Column("coverage", number, take="by_windows.coverage"),
+    Column("chance_by_windows", number, take="by_windows.chance"),
+    Column("AUC", number, take="item.layer_A.auc"),
 )
 
 
 def trial_table(rows: Sequence[TrialRow]) -> Table:
     """Every signal on every panel, with every digit."""
-    return Table.of(rows, _COLUMNS, "trial", "The trial, by runs, at the budget that decides")
+    return Table.of(rows, _COLUMNS, "trial", "The trial, at the primary operating points")
 
 
 def transfer_table(found: Sequence[Transfer]) -> Table:
@@ -329,36 +338,36 @@ def transfer_table(found: Sequence[Transfer]) -> Table:
         Column("panel", take="panel"),
         Column("supported", "{:,}".format, take="n_supported"),
         Column("signal", take="row.item.name"),
-        Column("label_by_runs", take="row.first.label"),
-        Column("warned", number, take="row.at.warned"),
-        Column("false_share", number, take="row.at.false_share"),
-        Column("false_high", number, take="row.at.false_interval.high"),
+        Column("label", take="row.item.label"),
+        Column("detection_rate", number, take="row.at.detection_rate"),
+        Column("false_alarm_rate", number, take="row.at.false_alarm_rate"),
+        Column("false_alarm_high", number, take="row.at.false_alarm_interval.high"),
         Column("fault", take="fault"),
     )
     return Table.of(found, columns, "transfer", "Locks of one panel on runs of another")
 
 
 def _ranked(rows: Sequence[TrialRow], panels: Sequence[str]) -> list[list[TrialRow | None]]:
-    """The rows of each signal by panel, the best signal first: by the mean share warned of."""
+    """The rows of each signal by panel, the best signal first: by the mean detection rate."""
     by_signal: dict[str, dict[str, TrialRow]] = {}
     for row in rows:
         by_signal.setdefault(row.item.name, {})[row.panel] = row
 
     def worth(held: Mapping[str, TrialRow]) -> float:
-        return float(np.mean([row.at.warned or 0.0 for row in held.values()]))
+        return float(np.mean([*map(_detected, held.values())]))
 
     ordered = sorted(by_signal.values(), key=worth, reverse=True)
     return [[held.get(panel) for panel in panels] for held in ordered]
 
 
 def overview(rows: Sequence[TrialRow], panels: Sequence[str]) -> Table:
-    """A row for each signal, a column for each panel: warned of, false; bold where supported."""
+    """A row for each signal, a column for each panel: detection and false-alarm rate."""
     columns = [Column("signal"), *(Column(name, align="r") for name in panels)]
 
     def cell(row: TrialRow | None) -> str:
-        if row is None or row.at.warned is None:
+        if row is None or row.at.detection_rate is None:
             return "–"
-        said = f"{row.at.warned:.0%} ({row.at.false_share or 0:.0%})"
+        said = f"{row.at.detection_rate:.0%} ({row.at.false_alarm_rate or 0:.0%})"
         return f"{said} supported" if row.supported else said
 
     lines = [
@@ -371,15 +380,15 @@ def overview(rows: Sequence[TrialRow], panels: Sequence[str]) -> Table:
 _MOST = {"label-free": 24}
 _MOST_OF_OTHERS = 8
 _LEGEND = (
-    "events warned of by the first alarm, in %",
+    "detection rate of the first alarm, in %",
     "dot: supported; framed: too many false alarms",
 )
 
 
 def signals_by_panels(rows: Sequence[TrialRow], panels: Sequence[str]) -> Figure:
-    """What share of events each signal's first alarm warned of on each panel, by kind; one column.
+    """The detection rate of each signal's first alarm on each panel, by kind; one column.
 
-    A dot: supported. An orange frame: more than the budget of runs were falsely alarmed, by the
+    A dot: supported. An orange frame: more runs than the budget have a false alarm, by the
     interval. A dash: no threshold keeps the budget, or the panel lacks the signal. Of each kind the
     best are drawn, and a line says what the others reach at most.
     """
@@ -387,7 +396,7 @@ def signals_by_panels(rows: Sequence[TrialRow], panels: Sequence[str]) -> Figure
     drawn: list[tuple[str, list[list[TrialRow | None]], str]] = []
     for kind, held in groups:
         most = _MOST.get(kind, _MOST_OF_OTHERS)
-        rest = [row.at.warned or 0.0 for line in held[most:] for row in line if row is not None]
+        rest = [_detected(row) for line in held[most:] for row in line if row is not None]
         more = f"and {len(held) - most} more, none above {max(rest):.0%}" if rest else ""
         if held:
             drawn.append((kind, held[:most], more))
@@ -428,17 +437,17 @@ def signals_by_panels(rows: Sequence[TrialRow], panels: Sequence[str]) -> Figure
 
 
 def _cell(axes: Axes, x: int, y: float, row: TrialRow | None) -> None:
-    """One signal on one panel: the darker, the more events it warned of."""
-    warned = None if row is None else row.at.warned
-    if row is None or warned is None:
+    """One signal on one panel: the darker, the more events it detects."""
+    rate = None if row is None else row.at.detection_rate
+    if row is None or rate is None:
         axes.text(x, y, "\u2013", fontsize=5.5, ha="center", va="center", color=style.MUTED)
         return
-    over = row.at.false_interval is not None and row.at.false_interval.low > row.at.budget
+    over = row.at.state == "missed"
     look: Any = {"edgecolor": style.VERMILION, "linewidth": 0.8} if over else {"edgecolor": "none"}
-    shade = colormaps["Blues"](0.06 + 0.86 * warned)
+    shade = colormaps["Blues"](0.06 + 0.86 * rate)
     axes.add_patch(Rectangle((x - 0.46, y - 0.44), 0.92, 0.88, facecolor=shade, **look))
-    ink = "#FFFFFF" if warned > 0.55 else style.INK
-    axes.text(x, y, f"{100 * warned:.0f}", fontsize=5.2, ha="center", va="center", color=ink)
+    ink = "#FFFFFF" if rate > 0.55 else style.INK
+    axes.text(x, y, f"{100 * rate:.0f}", fontsize=5.2, ha="center", va="center", color=ink)
     if row.supported:
         axes.plot([x + 0.34], [y - 0.2], marker="o", markersize=1.6, color=ink)
 
@@ -449,8 +458,8 @@ _SAID = 3  # panels of which a sentence names each
 def measured(claim: Claim, rows: Sequence[TrialRow], panels: Sequence[str]) -> str:
     """What the trial found of one claim, in one sentence of Markdown.
 
-    The best of several calibrated measures is named as such, then where another warns most; a rule
-    of the paper's own is told apart, with the runs that it falsely alarmed.
+    The best of several calibrated measures is named as such, then where another detects most; a
+    rule of the paper's own is told apart, with its false-alarm rate.
     """
     own = [row for row in rows if row.item.name in claim.indicators]
     said = []
@@ -463,7 +472,7 @@ def measured(claim: Claim, rows: Sequence[TrialRow], panels: Sequence[str]) -> s
 
 
 def _best_of(held: Sequence[Sequence[TrialRow | None]]) -> list[str]:
-    """Calibrated measures of one kind: the best on average, and where another one warns most."""
+    """Calibrated measures of one kind: the best on average, and where another one detects most."""
     if not held:
         return []
     first, *others = held
@@ -471,18 +480,20 @@ def _best_of(held: Sequence[Sequence[TrialRow | None]]) -> list[str]:
     if others:
         what = f"the best of {len(held)} measures on average, {what},"
     at = [row.panel for row in first if row is not None and row.supported]
-    said = f"{what} warned of {_shares(first)} (supported on {', '.join(at) if at else 'no panel'})"
+    said = f"{what} detected {_shares(first)} (supported on {', '.join(at) if at else 'no panel'})"
     if others:
         rows = [row for line in others for row in line if row is not None]
-        most = max(rows, key=lambda row: row.at.warned or 0.0)
-        share = f"{most.at.warned or 0.0:.0%}"
-        said += f", and the most of another is {share}, `{most.item.name}` on {most.panel}"
+        most = max(rows, key=_detected)
+        said += (
+            f", and the most of another is {_detected(most):.0%}, `{most.item.name}` on "
+            f"{most.panel}"
+        )
     return [said]
 
 
 def _rules(held: Sequence[Sequence[TrialRow | None]]) -> list[str]:
     return [
-        f"the rule {_named(one)} as it stands warned of {_shares(one, false=True)}" for one in held
+        f"the rule {_named(one)} as it stands detected {_shares(one, false=True)}" for one in held
     ]
 
 
@@ -495,27 +506,26 @@ def _named(line: Sequence[TrialRow | None]) -> str:
 
 
 def _shares(line: Sequence[TrialRow | None], *, false: bool = False) -> str:
-    """Shares of events by panel with their intervals, and of runs falsely alarmed.
+    """Detection rates by panel with their intervals, and false-alarm rates.
 
     Of many panels the least and the most, since the tables have every number.
     """
     held = [row for row in line if row is not None]
     if len(held) > _SAID:
-        held = sorted(held, key=lambda row: row.at.warned or 0.0)
+        held = sorted(held, key=_detected)
         return f"{_share(held[0], false)} to {_share(held[-1], false)}"
     said = [_share(row, false) for row in held]
     return ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1]
 
 
 def _share(row: TrialRow, false: bool) -> str:
-    if row.at.warned is None:
+    if row.at.detection_rate is None:
         return f"none of the events on {row.panel}"
-    share = f"{row.at.warned:.0%}"
-    if row.at.warned_interval is not None:
-        low, high = row.at.warned_interval.low, row.at.warned_interval.high
-        share += f" [{100 * low:.0f}, {100 * high:.0f}]"
-    if false and row.at.false_share is not None:
-        share += f", falsely alarming {row.at.false_share:.0%} of runs,"
+    share, within = f"{row.at.detection_rate:.0%}", row.at.detection_interval
+    if within is not None:
+        share += f" [{100 * within.low:.0f}, {100 * within.high:.0f}]"
+    if false and row.at.false_alarm_rate is not None:
+        share += f", with a false alarm in {row.at.false_alarm_rate:.0%} of runs,"
     return f"{share} on {row.panel}"
 
 
@@ -546,7 +556,6 @@ def render_trial(
         best=_best(rows, panels),
         transfer=transfer_table(transfers).md() if transfers else "",
         budget=in_words(rows[0].at.budget),
-        blind=[*BLIND, *RIVALS],
         claims=[(claim, measured(claim, rows, panels)) for claim in CLAIMS],
     )
 
@@ -556,12 +565,12 @@ def _facts(rows: Sequence[TrialRow], panel: str) -> TrialRow:
 
 
 def _best(rows: Sequence[TrialRow], panels: Sequence[str]) -> list[tuple[str, str, TrialRow]]:
-    """Of each panel the best of each kind, by the share warned of."""
+    """Of each panel the best of each kind, by detection rate."""
     found = []
     for panel in panels:
         for kind in KINDS:
             own = [row for row in rows if row.panel == panel and row.kind == kind]
-            known = [row for row in own if row.at.warned is not None]
+            known = [row for row in own if row.at.detection_rate is not None]
             if known:
-                found.append((panel, kind, max(known, key=lambda row: row.at.warned or 0.0)))
+                found.append((panel, kind, max(known, key=_detected)))
     return found

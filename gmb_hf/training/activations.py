@@ -26,8 +26,8 @@ from gmb_hf.modeling import GrokkingTransformerConfig
 from gmb_hf.tasks.incontext import InContextTask
 from gmb_hf.training import blocks
 from gmb_hf.training.blocks import Weights, normalise, take
-from gmb_hf.training.ensemble import Ensemble, task_data
-from gmb_hf.training.recorders import Checkpoint, Recorder
+from gmb_hf.training.recorders import CheckpointState, Recorder
+from gmb_hf.training.stacked import SeedStack, task_data
 
 
 @dataclass
@@ -53,17 +53,17 @@ def plain_layers(shape: GrokkingTransformerConfig) -> bool:
     return shape.cycles is None and not shape.mixer_windows
 
 
-def shows_activations(ensemble: Ensemble) -> bool:
+def shows_activations(stack: SeedStack) -> bool:
     """Whether this forward knows the models and their rows: equations, and layers as they stand."""
-    return plain_layers(ensemble.shape) and ensemble.task.equation is not None
+    return plain_layers(stack.shape) and stack.task.equation is not None
 
 
-def asked_rows(ensemble: Ensemble) -> Tensor:
+def asked_rows(stack: SeedStack) -> Tensor:
     """The training rows up to the token that the last answer follows, int64 [S, n, T]."""
-    position = ensemble.task.answer_positions[-1]
-    of_seeds = [task_data(ensemble.config.task, seed) for seed in ensemble.seeds]
+    position = stack.task.answer_positions[-1]
+    of_seeds = [task_data(stack.config.task, seed) for seed in stack.seeds]
     rows = [torch.from_numpy(data.input_ids[data.train_index]) for data in of_seeds]
-    return torch.stack(rows)[:, :, : position + 1].contiguous().to(ensemble.device)
+    return torch.stack(rows)[:, :, : position + 1].contiguous().to(stack.device)
 
 
 def embed(weights: Weights, rows: Tensor) -> Tensor:
@@ -152,16 +152,16 @@ class CopyingHeads(Recorder):
 
     ROWS = 128
 
-    def __init__(self, ensemble: Ensemble) -> None:
+    def __init__(self, stack: SeedStack) -> None:
         self._rows: Tensor | None = None
-        if plain_layers(ensemble.shape) and isinstance(ensemble.task, InContextTask):
-            self._rows = asked_rows(ensemble)[:, : self.ROWS].contiguous()
+        if plain_layers(stack.shape) and isinstance(stack.task, InContextTask):
+            self._rows = asked_rows(stack)[:, : self.ROWS].contiguous()
             before = self._rows[:, :, 1:-1:2] == self._rows[:, :, -1:]  # at each earlier x
-            self._follows = torch.zeros(self._rows.shape, device=ensemble.device)
+            self._follows = torch.zeros(self._rows.shape, device=stack.device)
             self._follows[:, :, 2::2] = before.to(self._follows)
             self._seen = before.any(2).sum(1).clamp(min=1)
 
-    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
+    def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         """Both, [S]; none of another task, or of layers that this forward does not know."""
         if self._rows is None:
             return {}
@@ -173,7 +173,7 @@ class CopyingHeads(Recorder):
         }
 
     @staticmethod
-    def _attention(now: Checkpoint, rows: Tensor) -> Tensor:
+    def _attention(now: CheckpointState, rows: Tensor) -> Tensor:
         """How much each head attends from the last token of rows to each, [layers, S, n, h, T]."""
         embedded = embed(now.weights, rows)
-        return torch.stack(forward(now.weights, now.ensemble.shape, embedded).attention)
+        return torch.stack(forward(now.weights, now.stack.shape, embedded).attention)

@@ -27,7 +27,7 @@ from gmb_hf.training.settings import (
     Fraction,
     NotNegative,
     Positive,
-    Settings,
+    SettingsSection,
     Size,
     config_hash,
     one_of,
@@ -96,7 +96,7 @@ OF_MODULAR_TASKS = ("operation", "prime", "op_token", "corruption_rate", "keep_p
 """The fields of `TaskSettings` that no other task has."""
 
 
-class TaskSettings(Settings):
+class TaskSettings(SettingsSection):
     """The rows that a run learns.
 
     Attributes:
@@ -205,7 +205,7 @@ class TaskSettings(Settings):
         )
 
 
-class ModelSettings(Settings):
+class ModelSettings(SettingsSection):
     """The shape of the transformer.
 
     Attributes:
@@ -268,7 +268,7 @@ class ModelSettings(Settings):
         return f"{shape}, {self.variant.name}" if self.variant.fields else shape
 
 
-class TrainingSettings(Settings):
+class TrainingSettings(SettingsSection):
     """How the model is trained.
 
     Attributes:
@@ -316,7 +316,7 @@ class TrainingSettings(Settings):
         return fields
 
 
-class SeedSettings(Settings):
+class SeedSettings(SettingsSection):
     """Which seeds are free to look at, and which are held out.
 
     Attributes:
@@ -347,7 +347,7 @@ _Number = Annotated[float, Field(allow_inf_nan=False), AS_WRITTEN]
 Range = Annotated[Many[_Number], AfterValidator(_low_to_high)]
 
 
-class DrawSettings(Settings):
+class DrawSettings(SettingsSection):
     """What each seed draws for itself, in place of what the other sections say.
 
     A draw depends on the seed alone. Nothing is drawn where a field is empty.
@@ -489,7 +489,7 @@ def _in_section(error: ValidationError) -> ValidationError:
     return ValidationError.from_exception_data("benchmark", faults)
 
 
-class DesignSettings(Settings):
+class DesignSettings(SettingsSection):
     """The design of the evaluation, in training steps; it becomes the preregistration.
 
     It is made from fields of `Design`, by its names or by their keys in the `benchmark` section;

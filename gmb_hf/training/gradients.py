@@ -32,8 +32,8 @@ import torch
 from torch import Tensor
 
 from gmb_hf.training import activations
-from gmb_hf.training.ensemble import Ensemble, exact_forward, task_data
-from gmb_hf.training.recorders import Checkpoint, Recorder
+from gmb_hf.training.recorders import CheckpointState, Recorder
+from gmb_hf.training.stacked import SeedStack, exact_forward, task_data
 
 BATCHES, MOST_BATCH_ROWS = 8, 512  # as in the paper, whose batches are a ninth of the rows
 STEP = 1e-3  # of the plain gradient steps whose order is exchanged
@@ -67,42 +67,42 @@ class LossGradient:
     """The gradient of the mean loss over some training rows, at any weights of the models.
 
     Args:
-        ensemble: of the models.
+        stack: of the models.
         part: which of the training rows.
         dtype: of the computation.
     """
 
     def __init__(
-        self, ensemble: Ensemble, part: slice, *, dtype: torch.dtype = torch.float64
+        self, stack: SeedStack, part: slice, *, dtype: torch.dtype = torch.float64
     ) -> None:
-        data = [task_data(ensemble.config.task, seed) for seed in ensemble.seeds]
-        task, self._ensemble = ensemble.task, ensemble
+        data = [task_data(stack.config.task, seed) for seed in stack.seeds]
+        task, self._stack = stack.task, stack
         self.rows = np.stack([one.input_ids[one.train_index[part]] for one in data])
         self._forward = exact_forward(
             task,
-            ensemble.shape,
+            stack.shape,
             self.rows,
             task.answer_positions,
             models=len(data),
             all_rows=None if task.corrupts_labels else task.rows(),
-            device=ensemble.device,
+            device=stack.device,
             dtype=dtype,
         )
 
     def with_losses(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Losses [S] and their gradient [S, P] at weights [S, P]."""
-        ensemble = self._ensemble
+        stack = self._stack
         with torch.enable_grad():
             at = {
                 name: part.detach().contiguous().requires_grad_()
-                for name, part in shaped(weights, ensemble.weights).items()
+                for name, part in shaped(weights, stack.weights).items()
             }
             losses = self._forward.losses(at)[0]
             found = torch.autograd.grad(losses.sum(), list(at.values()), allow_unused=True)
         named = {}
         for (name, weight), gradient in zip(at.items(), found, strict=True):
             whole = torch.zeros_like(weight) if gradient is None else gradient
-            mask = ensemble.masks.get(name)
+            mask = stack.masks.get(name)
             named[name] = whole if mask is None else whole * mask
         return losses.detach(), flat(named, weights.dtype)
 
@@ -152,19 +152,19 @@ def scaling_alignment(weights: Tensor, gradient: Tensor) -> Tensor:
 class Gradients(Recorder):
     """Records the cheap observables of the table above."""
 
-    def __init__(self, ensemble: Ensemble) -> None:
-        count = ensemble.train.answers.shape[1] // len(ensemble.task.answer_positions)
-        self._rows, self._device = min(count // BATCHES, MOST_BATCH_ROWS), ensemble.device
+    def __init__(self, stack: SeedStack) -> None:
+        count = stack.train.answers.shape[1] // len(stack.task.answer_positions)
+        self._rows, self._device = min(count // BATCHES, MOST_BATCH_ROWS), stack.device
         parts = slice(self._rows), slice(self._rows, 2 * self._rows)
         self._batches: tuple[LossGradient, LossGradient] | None = None
         if self._rows:
-            self._batches = LossGradient(ensemble, parts[0]), LossGradient(ensemble, parts[1])
-        self._memory = SLOW**ensemble.training.checkpoint_every
+            self._batches = LossGradient(stack, parts[0]), LossGradient(stack, parts[1])
+        self._memory = SLOW**stack.training.checkpoint_every
         self._slow: Tensor | None = None
 
-    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
+    def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         """All of them, [S]."""
-        set_by_loss = {name: now.ensemble.weights[name].grad for name in now.weights}
+        set_by_loss = {name: now.stack.weights[name].grad for name in now.weights}
         gradient = flat({name: g for name, g in set_by_loss.items() if g is not None})
         weights = flat(now.weights)
         if self._slow is None:
@@ -242,10 +242,10 @@ class Hessian(Recorder):
     checkpoints, so that it moves with the weights alone.
     """
 
-    def __init__(self, ensemble: Ensemble) -> None:
-        self._gradient = LossGradient(ensemble, slice(None))
+    def __init__(self, stack: SeedStack) -> None:
+        self._gradient = LossGradient(stack, slice(None))
 
-    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
+    def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         """Both, [S]."""
         weights = flat(now.weights)
         here = self._gradient(weights)
@@ -292,15 +292,15 @@ class TangentKernel(Recorder):
     Of the first 32 training rows, whose output is the logit of the answer that they carry.
     """
 
-    def __init__(self, ensemble: Ensemble) -> None:
+    def __init__(self, stack: SeedStack) -> None:
         self._rows: Tensor | None = None
-        self._device = ensemble.device
+        self._device = stack.device
         self._kernels: dict[str, Tensor] = {}
-        if activations.shows_activations(ensemble):
-            self._rows = activations.asked_rows(ensemble)[:, :KERNEL_ROWS]
-            self._labels = ensemble.train.answers[:, :KERNEL_ROWS]
+        if activations.shows_activations(stack):
+            self._rows = activations.asked_rows(stack)[:, :KERNEL_ROWS]
+            self._labels = stack.train.answers[:, :KERNEL_ROWS]
 
-    def gradients(self, now: Checkpoint) -> Tensor:
+    def gradients(self, now: CheckpointState) -> Tensor:
         """The gradient of each row's output by all weights, [S, n, P]."""
         assert self._rows is not None
         seeds, count, length = self._rows.shape
@@ -311,18 +311,18 @@ class TangentKernel(Recorder):
                 for name, weight in now.weights.items()
             }
             embedded = activations.embed(copies, self._rows.reshape(-1, 1, length))
-            logits = activations.forward(copies, now.ensemble.shape, embedded).logits[:, 0]
+            logits = activations.forward(copies, now.stack.shape, embedded).logits[:, 0]
             outputs = logits.gather(1, self._labels.reshape(-1, 1))
             found = torch.autograd.grad(outputs.sum(), list(copies.values()), allow_unused=True)
         whole = {
             name: torch.zeros_like(copies[name]) if gradient is None else gradient
             for name, gradient in zip(copies, found, strict=True)
         }
-        masks = now.ensemble.masks
+        masks = now.stack.masks
         named = {name: g * masks[name] if name in masks else g for name, g in whole.items()}
         return flat(named, outputs.dtype).view(seeds, count, -1)
 
-    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
+    def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         """All three, [S]."""
         if self._rows is None:
             return {}
@@ -351,12 +351,12 @@ class TangentKernel(Recorder):
 class Perturbations(Recorder):
     """Records dropout and local complexity; none of a model that it cannot look into."""
 
-    def __init__(self, ensemble: Ensemble) -> None:
+    def __init__(self, stack: SeedStack) -> None:
         self._rows: Tensor | None = None
-        if activations.shows_activations(ensemble):
-            self._rows = activations.asked_rows(ensemble)
+        if activations.shows_activations(stack):
+            self._rows = activations.asked_rows(stack)
 
-    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
+    def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         """All three, [S]."""
         if self._rows is None:
             return {}
@@ -367,7 +367,7 @@ class Perturbations(Recorder):
             "local_complexity": self._local_complexity(now, self._rows[:, :COMPLEXITY_ROWS]),
         }
 
-    def _under_dropout(self, now: Checkpoint, rows: Tensor) -> Tensor:
+    def _under_dropout(self, now: CheckpointState, rows: Tensor) -> Tensor:
         """Training accuracy under each draw, [draws, S]."""
         generator = torch.Generator().manual_seed(0)
 
@@ -375,17 +375,15 @@ class Perturbations(Recorder):
             kept = torch.rand(states.shape[1:], generator=generator) >= DROPOUT
             return states * kept.to(states) / (1 - DROPOUT)
 
-        labels = now.ensemble.train.answers[:, : rows.shape[1]]
+        labels = now.stack.train.answers[:, : rows.shape[1]]
         embedded = activations.embed(now.weights, rows)
         found = []
         for _ in range(DROPOUT_PASSES):
-            logits = activations.forward(
-                now.weights, now.ensemble.shape, embedded, drop=drop
-            ).logits
+            logits = activations.forward(now.weights, now.stack.shape, embedded, drop=drop).logits
             found.append((logits.argmax(-1) == labels).double().mean(1))
         return torch.stack(found)
 
-    def _local_complexity(self, now: Checkpoint, rows: Tensor) -> Tensor:
+    def _local_complexity(self, now: CheckpointState, rows: Tensor) -> Tensor:
         embedded = activations.embed(now.weights, rows)
         seeds, count = rows.shape[:2]
         generator, size = torch.Generator().manual_seed(0), embedded[0, 0].numel()
@@ -394,7 +392,7 @@ class Perturbations(Recorder):
         vertices = torch.cat([directions, -directions]).view(-1, *embedded.shape[2:])
         length = RADIUS * embedded.flatten(2).norm(dim=2).view(seeds, count, 1, 1, 1)
         around = (embedded.unsqueeze(2) + length * vertices).flatten(1, 2)
-        shown = activations.forward(now.weights, now.ensemble.shape, around)
+        shown = activations.forward(now.weights, now.stack.shape, around)
         crossed = torch.zeros(seeds, count, dtype=torch.float64, device=rows.device)
         for before in shown.before:
             above = (before > 0).unflatten(1, (count, -1))
@@ -409,11 +407,11 @@ class LearningCoefficient(Recorder):
     gradient of all training rows and the same noise for every seed.
     """
 
-    def __init__(self, ensemble: Ensemble) -> None:
-        self._gradient = LossGradient(ensemble, slice(None), dtype=torch.float32)
+    def __init__(self, stack: SeedStack) -> None:
+        self._gradient = LossGradient(stack, slice(None), dtype=torch.float32)
         self._count = self._gradient.rows.shape[1]
 
-    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
+    def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         """The coefficient, [S]."""
         centre = flat(now.weights, torch.float32)
         beta = self._count / math.log(max(self._count, 3))

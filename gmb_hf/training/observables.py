@@ -45,8 +45,8 @@ from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCau
 from gmb_hf.modeling.loops import halting_shares
 from gmb_hf.runs.metadata import LEVELS, at_level
 from gmb_hf.training.blocks import Trace, halting_logits, take
-from gmb_hf.training.ensemble import Ensemble
-from gmb_hf.training.recorders import Checkpoint, Recorder, measured_by, under, within
+from gmb_hf.training.recorders import CheckpointState, Recorder, measured_by, under, within
+from gmb_hf.training.stacked import SeedStack
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -387,18 +387,18 @@ class FourierLosses:
         self._waves = orthonormal_waves(self._order).to(train.device, dtype)
 
     @classmethod
-    def of(cls, ensemble: Ensemble) -> FourierLosses | None:
-        """That of an ensemble; None where the operation has no direction."""
-        equation = ensemble.task.equation
+    def of(cls, stack: SeedStack) -> FourierLosses | None:
+        """That of a stack; None where the operation has no direction."""
+        equation = stack.task.equation
         place = None if equation is None else places(equation.group, equation.residues)
         if place is None:
             return None
         return cls(
             place,
-            train=ensemble.truth,
-            test=ensemble.test.answers,
-            labels=ensemble.train.answers,
-            dtype=ensemble.weights[EMBEDDING].dtype,
+            train=stack.truth,
+            test=stack.test.answers,
+            labels=stack.train.answers,
+            dtype=stack.weights[EMBEDDING].dtype,
         )
 
     def measure(self, train: Tensor, test: Tensor) -> dict[str, Tensor]:
@@ -500,27 +500,27 @@ def cosines(hidden: Tensor, anchors: Tensor, candidates: Tensor) -> Tensor:
 
 
 class Observer:
-    """Measures an ensemble; it remembers the predictions of the last checkpoint.
+    """Measures a stack; it remembers the predictions of the last checkpoint.
 
     Args:
-        ensemble: what is measured.
-        recorders: of columns beside the usual ones, which begin with this ensemble.
+        stack: what is measured.
+        recorders: of columns beside the usual ones, which begin with this stack.
 
     Attributes:
         predictions: predicted answers of the held-out rows at the last checkpoint, [S, m], or
             None before the first; part of the state that a resumed run needs.
     """
 
-    def __init__(self, ensemble: Ensemble, recorders: Sequence[Recorder] = ()) -> None:
-        self.ensemble = ensemble
+    def __init__(self, stack: SeedStack, recorders: Sequence[Recorder] = ()) -> None:
+        self.stack = stack
         self.recorders = tuple(recorders)
         self.predictions: Tensor | None = None
-        embedding = ensemble.weights[EMBEDDING]
-        equation = ensemble.task.equation
+        embedding = stack.weights[EMBEDDING]
+        equation = stack.task.equation
         self._waves = (
             ResidueWaves(equation.residues, equation.group, like=embedding) if equation else None
         )
-        self._fourier_losses = FourierLosses.of(ensemble)
+        self._fourier_losses = FourierLosses.of(stack)
 
     @torch.no_grad()
     def measure(
@@ -531,50 +531,50 @@ class Observer:
         Args:
             losses: training losses, [S].
             logits: training logits, [S, n, V].
-            updates: the last change of each parameter; the ensemble's own when not given.
+            updates: the last change of each parameter; the stack's own when not given.
 
         Raises:
             InputError: a number is not finite; seed, observable and step are named.
         """
-        ensemble = self.ensemble
+        stack = self.stack
         self._check_finite("train_loss", losses.double().cpu().numpy())
         found: dict[str, Tensor] = {"train_loss": losses}
-        found |= answer_quality("train", self._of_rows(margins(logits, ensemble.train.answers)))
+        found |= answer_quality("train", self._of_rows(margins(logits, stack.train.answers)))
         trace = Trace()
-        test_logits, hidden = ensemble.test.logits(ensemble.weights, trace)
-        answers = ensemble.test.answers
+        test_logits, hidden = stack.test.logits(stack.weights, trace)
+        answers = stack.test.answers
         found["test_loss"] = answer_losses(test_logits, answers).mean(1)
         found |= answer_quality("test", self._of_rows(margins(test_logits, answers)))
-        updates = ensemble.last_updates() if updates is None else updates
+        updates = stack.last_updates() if updates is None else updates
         found |= self._of_weights(updates)
         found["participation_ratio"] = participation_ratio(hidden)
         found["curvature"] = curvature(
             losses,
-            ensemble.weights,
+            stack.weights,
             self._gradients(),
-            ensemble.losses_at,
+            stack.losses_at,
             weight_norm=found["weight_norm"],
             gradient_norm=found["gradient_norm"],
         )
         predictions = test_logits.argmax(-1)
-        embedding = ensemble.weights[EMBEDDING]
+        embedding = stack.weights[EMBEDDING]
         found["disagreement"] = disagreement(predictions, embedding, self._predictions_by)
         # A resumed run reads its predictions from disk, wherever it trains.
         before = predictions if self.predictions is None else self.predictions
         found["prediction_change"] = changed_share(predictions, before.to(predictions.device))
         self.predictions = predictions
         if trace.slow:
-            halts = ensemble.shape.halting
-            halting = halting_logits(ensemble.weights, trace.slow) if halts else None
+            halts = stack.shape.halting
+            halting = halting_logits(stack.weights, trace.slow) if halts else None
             found |= loop_observables(trace, halting)
         if self._fourier_losses is not None:
             found |= self._fourier_losses.measure(logits, test_logits)
-        if bool(ensemble.corrupted.any()):
-            right = logits.argmax(-1) == ensemble.truth
-            wrong = ensemble.corrupted
+        if bool(stack.corrupted.any()):
+            right = logits.argmax(-1) == stack.truth
+            wrong = stack.corrupted
             found["correction_rate"] = (right & wrong).sum(1) / wrong.sum(1)
         if self.recorders:
-            now = Checkpoint(ensemble, losses, logits, test_logits, hidden, updates)
+            now = CheckpointState(stack, losses, logits, test_logits, hidden, updates)
             found = measured_by(self.recorders, now, found)
         values = {name: value.double().cpu().numpy() for name, value in found.items()}
         for name, value in values.items():
@@ -594,7 +594,7 @@ class Observer:
 
     def _of_rows(self, margin: Tensor) -> Tensor:
         """Margins [S, rows] of margins at all answers: a row is its worst scored one."""
-        task = self.ensemble.task
+        task = self.stack.task
         of_tokens = margin.unflatten(1, (-1, len(task.answer_positions)))
         if len(task.scored_answers) < len(task.answer_positions):
             of_tokens = of_tokens[..., list(task.scored_answers)]
@@ -605,16 +605,16 @@ class Observer:
         bad = np.flatnonzero(~np.isfinite(values))
         if bad.size:
             raise InputError(
-                f"seed {self.ensemble.seeds[bad[0]]}: {name} is not finite at step "
-                f"{self.ensemble.step}; lower training.lr or training.weight_decay"
+                f"seed {self.stack.seeds[bad[0]]}: {name} is not finite at step "
+                f"{self.stack.step}; lower training.lr or training.weight_decay"
             )
 
     def _gradients(self) -> dict[str, Tensor]:
-        weights = self.ensemble.weights
+        weights = self.stack.weights
         return {name: w.grad for name, w in weights.items() if w.grad is not None}
 
     def _of_weights(self, updates: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        weights = self.ensemble.weights
+        weights = self.stack.weights
         embedding = weights[EMBEDDING]
         head = weights.get(HEAD, embedding)
 
@@ -636,7 +636,7 @@ class Observer:
 
     def _predictions_by(self, embedding: Tensor) -> Tensor:
         """Predictions of the held-out rows with other embeddings [S, V, d] of the input."""
-        weights = self.ensemble.weights
+        weights = self.stack.weights
         noisy = {HEAD: weights[EMBEDDING], **weights, EMBEDDING: embedding}  # a tied head stays
-        logits, _ = self.ensemble.test.logits(noisy)
+        logits, _ = self.stack.test.logits(noisy)
         return logits.argmax(-1)

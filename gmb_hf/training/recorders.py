@@ -15,15 +15,15 @@ import torch
 from torch import Tensor
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.training.ensemble import Ensemble
+from gmb_hf.training.stacked import SeedStack
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class CheckpointState:
     """What a checkpoint shows; a column is a function of it and of what was recorded before.
 
     Attributes:
-        ensemble: with the gradients of its training loss set; they and the weights are left as
+        stack: with the gradients of its training loss set; they and the weights are left as
             they are.
         losses: training losses, [S].
         logits: training logits, [S, n, V].
@@ -32,7 +32,7 @@ class Checkpoint:
         updates: the change that the last step made to each parameter.
     """
 
-    ensemble: Ensemble
+    stack: SeedStack
     losses: Tensor
     logits: Tensor
     test_logits: Tensor
@@ -42,27 +42,27 @@ class Checkpoint:
     @cached_property
     def weights(self) -> dict[str, Tensor]:
         """The weights, without gradient."""
-        return {name: weight.detach() for name, weight in self.ensemble.weights.items()}
+        return {name: weight.detach() for name, weight in self.stack.weights.items()}
 
     @cached_property
     def train_hidden(self) -> Tensor:
         """What the output layer reads of the training rows, [S, n, d]: one forward pass."""
-        hidden: Tensor = self.ensemble.train.logits(self.ensemble.weights)[1]
+        hidden: Tensor = self.stack.train.logits(self.stack.weights)[1]
         return hidden
 
 
 class Recorder:
     """Records columns of the log at every checkpoint. A base class: none."""
 
-    def __init__(self, ensemble: Ensemble) -> None:
-        """Begin with an ensemble at step 0."""
+    def __init__(self, stack: SeedStack) -> None:
+        """Begin with a stack at step 0."""
 
     @property
     def name(self) -> str:
         """How errors name it."""
         return type(self).__name__
 
-    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
+    def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         """Name of each column -> [S]. It is called without gradients: see `torch.enable_grad`."""
         return {}
 
@@ -88,9 +88,9 @@ class Seldom(Recorder):
     def name(self) -> str:
         return self._recorder.name
 
-    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
-        ensemble = now.ensemble
-        if ensemble.step // ensemble.training.checkpoint_every % self._every == 0:
+    def measure(self, now: CheckpointState) -> dict[str, Tensor]:
+        stack = now.stack
+        if stack.step // stack.training.checkpoint_every % self._every == 0:
             self._last = self._recorder.measure(now)
         return dict(self._last)
 
@@ -158,7 +158,7 @@ class Window:
 
 
 def measured_by(
-    recorders: Sequence[Recorder], now: Checkpoint, usual: Mapping[str, Tensor]
+    recorders: Sequence[Recorder], now: CheckpointState, usual: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """The usual columns and those of all recorders.
 

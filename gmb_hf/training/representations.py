@@ -44,9 +44,9 @@ from torch.nn import functional
 
 from gmb_hf.tasks.modular import OPERATIONS, ModularTask
 from gmb_hf.training.blocks import take
-from gmb_hf.training.ensemble import Ensemble, task_data
 from gmb_hf.training.observables import EMBEDDING, HEAD
-from gmb_hf.training.recorders import Checkpoint, Recorder, Window, under, within
+from gmb_hf.training.recorders import CheckpointState, Recorder, Window, under, within
+from gmb_hf.training.stacked import SeedStack, task_data
 
 PROBE_ROWS = 100
 PROBE_QUANTILES = tuple(round(0.05 * i, 2) for i in range(1, 20))
@@ -397,12 +397,12 @@ class AllPairs:
     """Puts the logits of training and held-out rows in the order of the pairs of operands.
 
     Args:
-        ensemble: of equations, a row for each pair.
+        stack: of equations, a row for each pair.
     """
 
-    def __init__(self, ensemble: Ensemble, order: Tensor) -> None:
-        columns = [torch.from_numpy(column) for column in ensemble.task.operands().values()]
-        equation = ensemble.task.equation
+    def __init__(self, stack: SeedStack, order: Tensor) -> None:
+        columns = [torch.from_numpy(column) for column in stack.task.operands().values()]
+        equation = stack.task.equation
         assert equation is not None
         p = self.residues = equation.residues
         pair = columns[0] * p + columns[1]
@@ -433,23 +433,23 @@ class AllPairs:
 class Representations(Recorder):
     """Records the observables of the table above."""
 
-    def __init__(self, ensemble: Ensemble) -> None:
-        cadence = ensemble.training.checkpoint_every
-        self._device = ensemble.device
+    def __init__(self, stack: SeedStack) -> None:
+        cadence = stack.training.checkpoint_every
+        self._device = stack.device
         self._quantiles = Window(max(DMD_STEPS // cadence, DMD_LEAST))
         self._losses = Window(LOSS_WINDOW)
         self._pairs: AllPairs | None = None
-        task = ensemble.task
+        task = stack.task
         self._commutes = isinstance(task, ModularTask) and OPERATIONS[task.operation].commutes
         if task.equation is not None:
-            self._pairs = AllPairs(ensemble, row_order(ensemble))
+            self._pairs = AllPairs(stack, row_order(stack))
 
-    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
+    def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         """All of them, [S]."""
-        ensemble, weights = now.ensemble, now.weights
+        stack, weights = now.stack, now.weights
         logits, hidden, test_hidden = now.logits, now.train_hidden, now.test_hidden
-        labels, test_labels = ensemble.train.answers, ensemble.test.answers
-        words = ensemble.shape.vocab_size
+        labels, test_labels = stack.train.answers, stack.test.answers
+        words = stack.shape.vocab_size
         means, counts = class_means(hidden, labels, words)
         head = weights.get(HEAD, weights[EMBEDDING])
         probe = slice(PROBE_ROWS)
@@ -539,8 +539,8 @@ def _zero_losses(logits: Tensor, labels: Tensor) -> Tensor:
     return (losses.view(labels.shape) == 0).double().mean(1)
 
 
-def row_order(ensemble: Ensemble) -> Tensor:
+def row_order(stack: SeedStack) -> Tensor:
     """The rows of the task that training and held-out rows are, side by side, int64 [S, N]."""
-    data = [task_data(ensemble.config.task, seed) for seed in ensemble.seeds]
+    data = [task_data(stack.config.task, seed) for seed in stack.seeds]
     order = [np.concatenate([one.train_index, one.test_index]) for one in data]
-    return torch.from_numpy(np.stack(order)).to(ensemble.device)
+    return torch.from_numpy(np.stack(order)).to(stack.device)

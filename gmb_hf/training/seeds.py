@@ -39,7 +39,6 @@ from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training import checkpoints, launch
 from gmb_hf.training.activations import CopyingHeads
 from gmb_hf.training.config import ENGINES, RunConfig
-from gmb_hf.training.ensemble import Ensemble, adamw, initial_model, model_config, stackable, wanted
 from gmb_hf.training.folder import check_training, finished_seeds, log_paths, refuse_gone
 from gmb_hf.training.gradients import (
     Gradients,
@@ -53,6 +52,7 @@ from gmb_hf.training.recorders import Recorder, Seldom, under, within
 from gmb_hf.training.representations import Representations
 from gmb_hf.training.settings import config_hash
 from gmb_hf.training.spectra import CostlySpectra, Spectra
+from gmb_hf.training.stacked import SeedStack, adamw, initial_model, model_config, stackable, wanted
 from gmb_hf.training.tracking import SeedTracking, Tracking, installed
 from gmb_hf.training.units import Units
 
@@ -73,25 +73,25 @@ DEAR: tuple[type[Recorder], ...] = (
 """Those that "all" has too, at every `training.dear_every` checkpoints."""
 
 
-def recorders_of(ensemble: Ensemble) -> list[Recorder]:
-    """What the config of an ensemble asks for beside the usual observables, at step 0.
+def recorders_of(stack: SeedStack) -> list[Recorder]:
+    """What the config of a stack asks for beside the usual observables, at step 0.
 
     In-context tasks always have the attention of heads that copy.
     """
-    training = ensemble.config.training
-    found: list[Recorder] = [CopyingHeads(ensemble)]
+    training = stack.config.training
+    found: list[Recorder] = [CopyingHeads(stack)]
     if training.observables != "usual":
-        found += [kind(ensemble) for kind in CHEAP]
+        found += [kind(stack) for kind in CHEAP]
     if training.observables == "all":
-        found += [Seldom(kind(ensemble), training.dear_every) for kind in DEAR]
+        found += [Seldom(kind(stack), training.dear_every) for kind in DEAR]
     return found
 
 
 class TrainingCallback:
-    """Records extra measurements while an ensemble of S seeds is trained. A base class: nothing."""
+    """Records extra measurements while a stack of S seeds is trained. A base class: nothing."""
 
-    def __init__(self, ensemble: Ensemble) -> None:
-        """Begin with an ensemble at step 0."""
+    def __init__(self, stack: SeedStack) -> None:
+        """Begin with a stack at step 0."""
 
     def measure(self, train_acc: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """What a checkpoint adds to the run log, each [S]; accuracies on training rows, [S]."""
@@ -110,12 +110,12 @@ class TrainingCallback:
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Callbacks that record extra measurements: `begin` makes one for an ensemble at step 0.
+    """Callbacks that record extra measurements: `begin` makes one for a stack at step 0.
 
     `about` says what they do, as plain data: part of the folder's config and of the logs' metadata.
     """
 
-    begin: Callable[[Ensemble], TrainingCallback] = TrainingCallback
+    begin: Callable[[SeedStack], TrainingCallback] = TrainingCallback
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -216,19 +216,19 @@ def train_group(
     the path of the log.
     """
     training = config.training
-    ensemble = Ensemble(config, seeds, device=device, compiled=compiled)
-    observer = Observer(ensemble, recorders_of(ensemble))
-    callback = callbacks.begin(ensemble)
+    stack = SeedStack(config, seeds, device=device, compiled=compiled)
+    observer = Observer(stack, recorders_of(stack))
+    callback = callbacks.begin(stack)
     rows, states = checkpoints.Rows(), saved_states(folder, config)
     drawn = config.draws.columns(seeds)
     metadata = {**log_metadata(config), **callbacks.about}
     saved = states.load(seeds)
     if saved is not None:
         tensors, observer.predictions, rows = saved
-        ensemble.load_state(tensors)
+        stack.load_state(tensors)
         observer.load_state(within(_OBSERVER, tensors))
         callback.load_state(within(_CALLBACK, tensors))
-        tell("advanced", ensemble.step * len(seeds))
+        tell("advanced", stack.step * len(seeds))
     ends = rows.ends(training) if rows.steps else np.full(len(seeds), training.steps)
     saved_at, left = time.monotonic(), len(seeds) // 2 if len(seeds) >= WORTH_HALVING else 0
 
@@ -236,55 +236,55 @@ def train_group(
         parts = [
             rows.of([place], int(ends[place])).log([seeds[place]], metadata) for place in places
         ]
-        early = training.stop_after or (ends < ensemble.step).any()
+        early = training.stop_after or (ends < stack.step).any()
         return RunLog.concat(parts) if early else rows.log(seeds, metadata)
 
     def state() -> dict[str, Tensor]:
         others = under(_CALLBACK, callback.state()) | under(_OBSERVER, observer.state())
-        return {**ensemble.state(), **others}
+        return {**stack.state(), **others}
 
     while True:
-        at_checkpoint = ensemble.step % training.checkpoint_every == 0
-        losses, logits = ensemble.gradients(keep_logits=at_checkpoint)
-        if at_checkpoint and rows.last < ensemble.step:
+        at_checkpoint = stack.step % training.checkpoint_every == 0
+        losses, logits = stack.gradients(keep_logits=at_checkpoint)
+        if at_checkpoint and rows.last < stack.step:
             may_diverge = config.draws.any and rows.steps
             diverged = torch.where(~losses.isfinite())[0].tolist() if may_diverge else []
             for place in diverged:  # its run is over; what stands in its place must not be NaN
-                ensemble.restart_member(place, initial_model(config, seeds[place]))
+                stack.restart_member(place, initial_model(config, seeds[place]))
             if diverged:
-                losses, logits = ensemble.gradients(keep_logits=True)
+                losses, logits = stack.gradients(keep_logits=True)
             found = observer.measure(losses, logits)
             found["train_loss"][diverged] = np.nan
-            rows.add(ensemble.step, {**found, **callback.measure(found["train_acc"]), **drawn})
-            tell("measured", ensemble.seeds, found | {"step": np.full(len(seeds), ensemble.step)})
+            rows.add(stack.step, {**found, **callback.measure(found["train_acc"]), **drawn})
+            tell("measured", stack.seeds, found | {"step": np.full(len(seeds), stack.step)})
             ends = rows.ends(training)
             if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
                 states.save(seeds, state(), rows, observer.predictions)
                 saved_at = time.monotonic()
         if at_checkpoint:
-            for place in np.flatnonzero(ends == ensemble.step).tolist():
+            for place in np.flatnonzero(ends == stack.step).tolist():
                 if seeds[place] in keep:
                     task = config.of_seed(seeds[place]).task.build()
-                    kept_log, model = log_of([place]), ensemble.member(place)
+                    kept_log, model = log_of([place]), stack.member(place)
                     checkpoints.keep_model(model, kept_log, folder, seeds[place], task)
-            if (ends > ensemble.step).sum() <= left:
+            if (ends > stack.step).sum() <= left:
                 break
-        if ensemble.step == training.steps:
+        if stack.step == training.steps:
             break
-        ensemble.update()
+        stack.update()
         tell("advanced", len(seeds))
     # Those that go on, and as many that have ended as bring them to half the group.
-    order = np.argsort(ends <= ensemble.step, kind="stable")
-    going = np.sort(order[:left]).tolist() if (ends > ensemble.step).any() else []
+    order = np.argsort(ends <= stack.step, kind="stable")
+    going = np.sort(order[:left]).tolist() if (ends > stack.step).any() else []
     over = [place for place in range(len(seeds)) if place not in going]
     if going:
         rest = [seeds[place] for place in going]
         kept = {name: tensor[going] if tensor.ndim else tensor for name, tensor in state().items()}
         last = observer.predictions
         states.save(rest, kept, rows.of(going), None if last is None else last[going])
-        tell("advanced", -ensemble.step * len(going))
-    if ensemble.step < training.steps:
-        tell("advanced", (training.steps - ensemble.step) * len(over))
+        tell("advanced", -stack.step * len(going))
+    if stack.step < training.steps:
+        tell("advanced", (training.steps - stack.step) * len(over))
     callback.finish()
     path = write_log(log_of(over), [seeds[place] for place in over], folder)
     states.drop(seeds)
@@ -404,19 +404,19 @@ def train_seed(
     loader = full_batches(dataset, accelerator.num_processes)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     model.train()
-    # An ensemble of one, whose observables are taken of the model.
-    ensemble = Ensemble(config, [seed])
-    observer = Observer(ensemble, recorders_of(ensemble))
-    before = {name: weight[0].detach().clone() for name, weight in ensemble.weights.items()}
+    # A stack of one, whose observables are taken of the model.
+    stack = SeedStack(config, [seed])
+    observer = Observer(stack, recorders_of(stack))
+    before = {name: weight[0].detach().clone() for name, weight in stack.weights.items()}
     rows, batches = checkpoints.Rows(), _endless(loader)
     for step in range(settings.steps + 1):
         if step % settings.checkpoint_every == 0 and accelerator.is_main_process:
-            ensemble.load_member(0, accelerator.unwrap_model(model))
-            ensemble.step = step
+            stack.load_member(0, accelerator.unwrap_model(model))
+            stack.step = step
             updates = {
-                name: weight.detach() - before[name] for name, weight in ensemble.weights.items()
+                name: weight.detach() - before[name] for name, weight in stack.weights.items()
             }
-            losses, logits = ensemble.gradients(keep_logits=True)
+            losses, logits = stack.gradients(keep_logits=True)
             if config.draws.any and rows.steps and not losses.isfinite().all():
                 break  # it has diverged, with what it drew
             found = observer.measure(losses, logits, updates)

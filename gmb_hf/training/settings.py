@@ -44,7 +44,7 @@ def one_of(kind: str, known: Iterable[str]) -> AfterValidator:
     return AfterValidator(lambda value: choose(kind, value, tuple(known)))
 
 
-class Settings(Section):
+class SettingsSection(Section):
     """A config or one of its sections."""
 
     kind: ClassVar[str] = "config"
@@ -79,7 +79,7 @@ class Settings(Section):
             raise InputError(f"{name}={value} is no multiple of {part}={of}; change one of them")
 
 
-class Config(Settings):
+class Config(SettingsSection):
     """Sections of settings, and the name of the preset that they began with."""
 
     preset: str = "custom"
@@ -98,7 +98,7 @@ class Config(Settings):
 
         `InputError` for one without `=`, an unknown section or field, or a bad value.
         """
-        sections = {name: value for name, value in self if isinstance(value, Settings)}
+        sections = {name: value for name, value in self if isinstance(value, SettingsSection)}
         # All of a section at once: two fields may be right only together.
         changes: dict[str, dict[str, Any]] = {}
         for assignment in assignments:

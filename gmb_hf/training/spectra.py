@@ -40,9 +40,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.observables import EMBEDDING, HEAD, ResidueWaves
-from gmb_hf.training.recorders import Checkpoint, Recorder, under, within
+from gmb_hf.training.recorders import CheckpointState, Recorder, under, within
+from gmb_hf.training.stacked import SeedStack
 
 SNAPSHOTS = 30
 EDGE_WINDOW = 10
@@ -305,21 +305,21 @@ def _flat(weights: Mapping[str, Tensor]) -> Tensor:
 class Spectra(Recorder):
     """Records what weights and updates show; it reads no row."""
 
-    def __init__(self, ensemble: Ensemble) -> None:
+    def __init__(self, stack: SeedStack) -> None:
         # Drawn from the seeds, so that a training that goes on has them again.
-        self._initial = _flat({name: w.detach() for name, w in ensemble.weights.items()})
-        self._width = ensemble.shape.hidden_size
-        self._device = ensemble.device
-        self._step = ROUNDING * ensemble.scales.unsqueeze(1)
+        self._initial = _flat({name: w.detach() for name, w in stack.weights.items()})
+        self._width = stack.shape.hidden_size
+        self._device = stack.device
+        self._step = ROUNDING * stack.scales.unsqueeze(1)
         self._increments = Increments(SNAPSHOTS - 1)
         self._large: Tensor | None = None
-        equation = ensemble.task.equation
-        embedding = ensemble.weights[EMBEDDING]
+        equation = stack.task.equation
+        embedding = stack.weights[EMBEDDING]
         self._waves = (
             ResidueWaves(equation.residues, equation.group, like=embedding) if equation else None
         )
 
-    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
+    def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         named = matrices(now.weights)
         found = self._of_window(named)
         singular = singular_values(list(named.values()), self._width)
@@ -454,10 +454,10 @@ def trap_counts(stack: Sequence[Tensor], width: int) -> Tensor:
 class CostlySpectra(Recorder):
     """Records the measures of the weights that take eigenvalues of large or of more matrices."""
 
-    def __init__(self, ensemble: Ensemble) -> None:
-        self._width = ensemble.shape.hidden_size
+    def __init__(self, stack: SeedStack) -> None:
+        self._width = stack.shape.hidden_size
 
-    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
+    def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         traps = trap_counts(list(matrices(now.weights).values()), self._width)
         return {
             "fiedler_value": fiedler_value(weight_graph(now.weights)),

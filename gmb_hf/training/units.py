@@ -35,9 +35,8 @@ from torch.nn import functional
 
 from gmb_hf.training import activations
 from gmb_hf.training.activations import Activations
-from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.observables import EMBEDDING, NOISE_SCALE, orthonormal_waves, places
-from gmb_hf.training.recorders import Checkpoint, Recorder
+from gmb_hf.training.recorders import CheckpointState, Recorder
 from gmb_hf.training.representations import (
     TINY,
     class_means,
@@ -47,6 +46,7 @@ from gmb_hf.training.representations import (
     entropy,
     scatter,
 )
+from gmb_hf.training.stacked import SeedStack
 
 ACTIVE = 0.01  # of an activation that is not exactly 0 where a unit is off
 POWER_SHARE = 0.9
@@ -236,43 +236,43 @@ def class_spread(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:
 class Units(Recorder):
     """Records the observables of the table above; none of a model that it cannot look into."""
 
-    def __init__(self, ensemble: Ensemble) -> None:
+    def __init__(self, stack: SeedStack) -> None:
         self._rows: Tensor | None = None
-        if not activations.shows_activations(ensemble):
+        if not activations.shows_activations(stack):
             return
-        equation, shape = ensemble.task.equation, ensemble.shape
+        equation, shape = stack.task.equation, stack.shape
         assert equation is not None
         count = max(ROWS, ROWS_OF_RESIDUE * equation.residues)
-        self._rows = activations.asked_rows(ensemble)[:, :count]
+        self._rows = activations.asked_rows(stack)[:, :count]
         self._place: Tensor | None = None
         order = places(equation.group, equation.residues)
         if order is not None:
-            at = torch.tensor(order, device=ensemble.device)
+            at = torch.tensor(order, device=stack.device)
             self._place, self._waves = (
-                at[ensemble.truth[:, :count]],
+                at[stack.truth[:, :count]],
                 orthonormal_waves(max(order) + 1),
             )
-            self._waves = self._waves.to(ensemble.device)
+            self._waves = self._waves.to(stack.device)
             self._order = at.argsort()[-(max(order) + 1) :]
         # The same for all seeds, at every checkpoint and in any company.
         generator = torch.Generator().manual_seed(0)
         probes = self._rows[0, :PROBES].shape
         noise = torch.randn(*probes, shape.hidden_size, generator=generator)
         signs = torch.randint(2, (probes[0], shape.vocab_size), generator=generator)
-        self._noise = noise.to(ensemble.device)
-        self._signs = (2 * signs - 1).to(ensemble.device)
+        self._noise = noise.to(stack.device)
+        self._signs = (2 * signs - 1).to(stack.device)
         block = f"model.layers.{shape.num_hidden_layers - 1}."
         self._kept = {
-            name: torch.rand(weight.shape[1:], generator=generator).to(ensemble.device) >= ZEROED
-            for name, weight in ensemble.weights.items()
+            name: torch.rand(weight.shape[1:], generator=generator).to(stack.device) >= ZEROED
+            for name, weight in stack.weights.items()
             if name.startswith(block) and weight.dim() == 3
         }
 
-    def measure(self, now: Checkpoint) -> dict[str, Tensor]:
+    def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         """All of them, [S]."""
         if self._rows is None:
             return {}
-        weights, shape = now.weights, now.ensemble.shape
+        weights, shape = now.weights, now.stack.shape
         shown = activations.forward(weights, shape, activations.embed(weights, self._rows))
         units = torch.cat(shown.units, dim=2)
         sparse, dead = sparsity(units, relu=shape.hidden_act == "relu")
@@ -299,9 +299,9 @@ class Units(Recorder):
         return found | self._of_input_gradients(now, embedded)
 
     def _of_perturbations(
-        self, now: Checkpoint, shown: Activations, embedded: Tensor
+        self, now: CheckpointState, shown: Activations, embedded: Tensor
     ) -> dict[str, Tensor]:
-        weights, shape = now.weights, now.ensemble.shape
+        weights, shape = now.weights, now.stack.shape
         clean = shown.hidden[:, :PROBES], shown.logits[:, :PROBES]
         scale = embedded.square().mean((1, 2, 3), keepdim=True).sqrt()
         noise = NOISE_SCALE * scale * self._noise.to(embedded.dtype)
@@ -317,16 +317,16 @@ class Units(Recorder):
         less = activations.forward({**weights, **zeroed}, shape, embedded)
         return {**found, "circuit_complexity": divergence(clean[1], less.logits)}
 
-    def _of_input_gradients(self, now: Checkpoint, embedded: Tensor) -> dict[str, Tensor]:
-        ensemble, weights = now.ensemble, now.weights
+    def _of_input_gradients(self, now: CheckpointState, embedded: Tensor) -> dict[str, Tensor]:
+        stack, weights = now.stack, now.weights
         with torch.enable_grad():
             inputs = embedded.detach().requires_grad_()
-            logits = activations.forward(weights, ensemble.shape, inputs).logits
+            logits = activations.forward(weights, stack.shape, inputs).logits
             everything = torch.autograd.grad(logits.sum(), inputs, retain_graph=True)[0].double()
             probed = torch.autograd.grad((logits * self._signs).sum(), inputs)[0].double()
         flat = everything.flatten(2)
         cosines = functional.cosine_similarity(embedded.double().flatten(2), flat, dim=2)
-        labels, words = ensemble.train.answers[:, :PROBES], ensemble.shape.vocab_size
+        labels, words = stack.train.answers[:, :PROBES], stack.shape.vocab_size
         spread = class_spread(flat, labels, words)
         found = {
             "centroid_alignment": cosines.mean(1),

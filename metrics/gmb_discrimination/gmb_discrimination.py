@@ -1,4 +1,4 @@
-"""How well an early-warning score ranks the windows before an event above quiet ones.
+"""How well an early-warning score ranks the windows before an event above negative ones.
 
 Layer A of GMB v0.4, the Grokking Monitorability Benchmark.
 """

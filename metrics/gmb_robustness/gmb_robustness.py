@@ -20,7 +20,7 @@ Returns:
     label_flip_rate: share whose label differs from that of the score as given.
     family_size: how many members the family has.
     first_alarm_label_flip_rate: the same of the label by runs, see gmb_verdict; None under v0.4.
-    members, member_labels, member_layer_b_pass: with return_per_run, one value for each member.
+    members, member_passes, member_layer_b_pass: with return_per_run, one value for each member.
 
 Examples:
     >>> import evaluate

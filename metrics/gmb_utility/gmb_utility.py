@@ -21,7 +21,7 @@ Returns:
         no event is covered, as in the next.
     lead_time_iqr@f: q75 - q25 of the same.
     lead_time_q05@f, lead_time_q95@f: its 5% and 95% quantiles.
-    lead_time_success@f: share of all events warned of lead_time_target steps ahead or more.
+    lead_time_success@f: share of all events covered lead_time_target steps ahead or more.
     covered_per_run@f, lead_time_per_run@f: with return_per_run; a lead is NaN where there is none.
 
 Examples:

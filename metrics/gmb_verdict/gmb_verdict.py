@@ -9,9 +9,11 @@ from gmb_hf.benchmark.series import INPUTS, verdict
 from gmb_hf.jobs.metrics import GmbModule
 
 _DESCRIPTION = """
-SUPPORTED_FOR_ALARM, RANK_ONLY, ESTIMATOR_UNSTABLE or INCONCLUSIVE, from all four layers: ranking,
-operationality, utility and robustness. Fewer than event_count_min events are INCONCLUSIVE. A call
-has no lock, so its verdict is exploratory: it never makes a score eligible for an alarm.
+SUPPORTED_FOR_ALARM, RANK_ONLY, ESTIMATOR_UNSTABLE or INCONCLUSIVE: one label, by the gates of both
+units of counting, runs and windows: budget, detection, detection beyond chance, lead time and
+stability. Fewer than event_count_min events are INCONCLUSIVE, and so is a false-alarm budget that
+these runs do not show. A call has no lock, so its verdict is exploratory: it never makes a score
+eligible for an alarm.
 """
 
 _OUTPUTS = """
@@ -19,11 +21,9 @@ Returns:
     label: the verdict.
     alarm_eligible: whether an alarm may be raised: always False here, since that takes a lock
         (`gmb lock`, then `gmb evaluate --lock`).
-    reasons: codes of what stands against an alarm, joined by ", "; not_locked is always among them.
+    reasons: codes of what stands against an alarm, joined by ", ", each with its unit, such as
+        runs_straddle; not_locked is always among them.
     sentence: the answer in words.
-    first_alarm_label, first_alarm_reasons, first_alarm_sentence: the same by runs, as an operator
-        who acts on the first alarm meets the score (see gmb_first_alarm); None under v0.4. With a
-        lock it is this label that lets a score act.
     first_alarm_per_run, false_alarms_per_run: with return_per_run, at primary_fpr: the step of the
         first alarm from burn_in to t* (NaN: none), and how many negative windows alarm.
 
@@ -37,8 +37,6 @@ Examples:
     ...     lead_time_median_min=5)
     >>> found["label"], found["alarm_eligible"], found["reasons"]
     ('SUPPORTED_FOR_ALARM', False, 'not_locked')
-    >>> found["first_alarm_label"]
-    'SUPPORTED_FOR_ALARM'
 
     Four runs are too few to say anything:
 

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import transformers
 
-from gmb_hf.protocol.answers.files import Answer
+from gmb_hf.protocol.answers.files import ModelAnswer
 from gmb_hf.training.launch import silence_transformers
 
 WORDS = (
@@ -126,19 +126,26 @@ def save(folder: Path, model: Any, tokenizer: Any) -> Path:
     return folder
 
 
-def write_answers(path: Path, answers: Iterable[Answer]) -> Path:
+def write_answers(path: Path, answers: Iterable[ModelAnswer]) -> Path:
     """A file of answers."""
     path.write_text("".join(answer.to_json() + "\n" for answer in answers), encoding="utf-8")
     return path
 
 
+def answer(
+    run: str, step: int, prompt: str, sample: int, text: str, seed: int | None = None
+) -> ModelAnswer:
+    """One answer of a checkpoint."""
+    return ModelAnswer(run=run, step=step, prompt=prompt, sample=sample, answer=text, seed=seed)
+
+
 SAID = ("a cat sat .", "a dog ran on the mat .", "bird", "a cat sat .")
 
 
-def answers(runs: int = 2, steps: Sequence[int] = (0, 10)) -> list[Answer]:
+def answers(runs: int = 2, steps: Sequence[int] = (0, 10)) -> list[ModelAnswer]:
     """Two prompts with two samples each, at every checkpoint; some answers occur often."""
     return [
-        Answer(f"seed_{run}", step, prompt, sample, SAID[(run + step // 10 + 2 * p + sample) % 4])
+        answer(f"seed_{run}", step, prompt, sample, SAID[(run + step // 10 + 2 * p + sample) % 4])
         for run in range(runs)
         for step in steps
         for p, prompt in enumerate(("the ", "in the sun "))

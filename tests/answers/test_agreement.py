@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from answers_builders import answer
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.indicators.catalogue import compute
-from gmb_hf.protocol.answers.files import NAME, Answer, consistency
+from gmb_hf.protocol.answers.files import NAME, ModelAnswer, consistency
 from gmb_hf.protocol.language.config import (
     ConsistencySettings,
     LanguageConfig,
@@ -51,8 +52,8 @@ def test_it_is_a_share(samples: list[list[str]]) -> None:
     assert (found == 0) == all(len(set(row)) == 1 for row in samples)
 
 
-def said(*texts: str, run: str = "a", step: int = 0, prompt: str = "p") -> list[Answer]:
-    return [Answer(run, step, prompt, place, text) for place, text in enumerate(texts)]
+def said(*texts: str, run: str = "a", step: int = 0, prompt: str = "p") -> list[ModelAnswer]:
+    return [answer(run, step, prompt, place, text) for place, text in enumerate(texts)]
 
 
 class TestFromAnswers:

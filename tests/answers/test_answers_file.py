@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answers_builders import answers, write_answers
+from answers_builders import answer, answers, write_answers
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.protocol.answers.files import Answer, by_checkpoint, read_answers, require_same_prompts
+from gmb_hf.protocol.answers.files import (
+    by_checkpoint,
+    read_answers,
+    require_same_prompts,
+)
 
 GOOD = {"run": "a", "step": 4, "prompt": "p", "sample": 0, "answer": "x"}
 
@@ -21,7 +25,7 @@ def written(path: Path, *rows: dict[str, Any]) -> Path:
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    odd = Answer("ü", 0, "line\nbreak \u2028", 0, "\x00\x1c", seed=7)
+    odd = answer("ü", 0, "line\nbreak \u2028", 0, "\x00\x1c", seed=7)
     given = [*answers(), odd]
     path = write_answers(tmp_path / "a.jsonl", given)
     assert list(read_answers(path)) == given
@@ -37,17 +41,17 @@ def test_blank_lines_and_further_keys_are_passed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"run": 3}, "a.jsonl:2: 'run' must be text, got 3"),
-        ({"run": " "}, "a.jsonl:2: 'run' is empty"),
-        ({"step": 1.0}, "a.jsonl:2: 'step' must be a whole number of at least 0, got 1.0"),
-        ({"step": True}, "'step' must be a whole number of at least 0, got true"),
-        ({"sample": -1}, "'sample' must be a whole number of at least 0, got -1"),
-        ({"answer": None}, "'answer' must be text, got null"),
-        ({"prompt": ["p"]}, r"'prompt' must be text, got \[\"p\"\]"),
+        ({"run": 3}, "a.jsonl:2: run must be text .put it in quotes., got 3"),
+        ({"run": " "}, "a.jsonl:2: run: is empty; name the run that"),
+        ({"step": 1.0}, "a.jsonl:2: step must be a whole number, got 1.0"),
+        ({"step": True}, "step must be a whole number, got True"),
+        ({"sample": -1}, "sample must be greater than or equal to 0, got -1"),
+        ({"answer": None}, "answer must be text .*, got None"),
+        ({"prompt": ["p"]}, r"prompt must be text .*, got \['p'\]"),
         ({"answer": "\ud800"}, "a.jsonl:2: holds half of a surrogate pair"),
         ({"step": 10**30}, "a.jsonl:2: the integer 10+ does not fit 64 bits"),
-        ({"seed": 2**53 + 1}, r"'seed' must be a whole number up to 2\^53, got 9007"),
-        ({"seed": "3"}, "'seed' must be a whole number of at least 0, got \"3\""),
+        ({"seed": 2**53 + 1}, "seed must be less than or equal to 9007199254740992, got 9007"),
+        ({"seed": "3"}, "seed must be a whole number, got '3'"),
         ({}, "a.jsonl:2: run 'a', step 4, sample 0 of this prompt stands in line 1 already"),
         ({"sample": 1, "seed": 5}, "a.jsonl:2: run 'a' has the seed 5 here and None before"),
     ],
@@ -62,7 +66,7 @@ def test_a_wrong_value_is_named(tmp_path: Path, change: dict[str, Any], message:
 def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
     rest = {name: value for name, value in GOOD.items() if name != key}
     path = written(tmp_path / "a.jsonl", rest)
-    with pytest.raises(InputError, match=f"a.jsonl:1: '{key}' is missing; a line has {{run, step"):
+    with pytest.raises(InputError, match=f"a.jsonl:1: {key} is required; add it"):
         read_answers(path)
 
 
@@ -97,6 +101,6 @@ def test_checkpoints_must_have_been_asked_the_same() -> None:
     grouped = by_checkpoint(answers())
     assert list(grouped) == [("seed_0", 0), ("seed_0", 10), ("seed_1", 0), ("seed_1", 10)]
     require_same_prompts(grouped)
-    lacking = by_checkpoint([*answers(), Answer("seed_0", 10, "more", 0, "x")])
+    lacking = by_checkpoint([*answers(), answer("seed_0", 10, "more", 0, "x")])
     with pytest.raises(InputError, match="step 0: no answer to the prompt 'more', which run 'seed"):
         require_same_prompts(lacking)

@@ -19,13 +19,13 @@ from gmb_hf.base.files import claim
 from gmb_hf.base.pretrained import find_model
 from gmb_hf.protocol.answers import generating
 from gmb_hf.protocol.answers.files import read_answers, read_prompts
-from gmb_hf.protocol.answers.generating import Sampling, about_path, generate
+from gmb_hf.protocol.answers.generating import AnswerSampling, about_path, generate
 from gmb_hf.protocol.answers.models import Model, Saved, find_checkpoints
 from gmb_hf.protocol.language.train import continuations
 from gmb_hf.runs.runlog import RunLog
 
 PROMPTS = ("the ", "a cat", "the dog ", "bird")
-SAMPLING = Sampling(samples=3, new_tokens=3)
+SAMPLING = AnswerSampling(samples=3, new_tokens=3)
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def answered(outputs: Path, out: Path, sampling: Sampling = SAMPLING, **more: Any) -> int:
+def answered(outputs: Path, out: Path, sampling: AnswerSampling = SAMPLING, **more: Any) -> int:
     return generate(find_checkpoints([str(outputs)]), PROMPTS, out, sampling, **more)
 
 
@@ -80,12 +80,12 @@ def test_more_prompts_and_samples_leave_the_others(
     outputs: Path, whole: Path, tmp_path: Path
 ) -> None:
     checkpoints = find_checkpoints([str(outputs)])
-    more = Sampling(samples=5, new_tokens=3)
+    more = AnswerSampling(samples=5, new_tokens=3)
     generate(checkpoints, ("new one", *PROMPTS[:2]), tmp_path / "a.jsonl", more)
     known = set(read_answers(whole))
     again = [one for one in read_answers(tmp_path / "a.jsonl") if one.sample < 3]
     assert {one for one in again if one.prompt in PROMPTS} <= known
-    other = Sampling(samples=3, new_tokens=3, seed=1)
+    other = AnswerSampling(samples=3, new_tokens=3, seed=1)
     answered(outputs, tmp_path / "b.jsonl", other)
     assert len(known & set(read_answers(tmp_path / "b.jsonl"))) < len(known) / 2
 
@@ -132,7 +132,7 @@ def test_a_file_of_other_answers_is_left_alone(outputs: Path, whole: Path, tmp_p
     shutil.copy(about_path(whole), about_path(out))
     before = out.read_bytes()
     with pytest.raises(InputError, match=r"made otherwise \(samples: 3 there, 4 now\); choose an"):
-        answered(outputs, out, Sampling(samples=4, new_tokens=3))
+        answered(outputs, out, AnswerSampling(samples=4, new_tokens=3))
     with pytest.raises(InputError, match=r"made otherwise \(prompts: "):
         generate(find_checkpoints([str(outputs)]), ("other",), out, SAMPLING)
     moved = Saved("seed_0", 5, outputs / "seed_1" / "checkpoint-5")
@@ -169,7 +169,7 @@ def test_answers_that_are_gone_are_missed(outputs: Path, whole: Path, tmp_path: 
 
 def test_greedy_is_what_transformers_generates(outputs: Path, tmp_path: Path) -> None:
     out = tmp_path / "a.jsonl"
-    answered(outputs, out, Sampling(samples=1, new_tokens=3, greedy=True))
+    answered(outputs, out, AnswerSampling(samples=1, new_tokens=3, greedy=True))
     words = ByT5Tokenizer(extra_ids=0)
     for one in read_answers(out)[:4]:
         model = AutoModelForCausalLM.from_pretrained(outputs / "seed_0" / "checkpoint-5")
@@ -211,7 +211,7 @@ def test_a_model_that_has_diverged_says_nothing(tmp_path: Path, greedy: bool) ->
     weights = load_file(place / "model.safetensors")
     spoiled = {name: value * torch.nan for name, value in weights.items()}
     save_file(spoiled, place / "model.safetensors", metadata={"format": "pt"})
-    sampling = Sampling(samples=1, new_tokens=2, greedy=greedy)
+    sampling = AnswerSampling(samples=1, new_tokens=2, greedy=greedy)
     with pytest.raises(InputError, match=r"checkpoint-5: the model gives NaN .*leave this checkpo"):
         answered(tmp_path, tmp_path / "a.jsonl", sampling)
 
@@ -254,12 +254,12 @@ def test_a_model_without_a_cache_is_continued_too() -> None:
 )
 def test_samplings_that_are_none(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Sampling(**settings)
+        AnswerSampling(**settings)
 
 
 def test_a_prompt_that_is_too_long(outputs: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="takes 48 tokens, and with the prompt 'the dog ' there"):
-        answered(outputs, tmp_path / "a.jsonl", Sampling(samples=1, new_tokens=50))
+        answered(outputs, tmp_path / "a.jsonl", AnswerSampling(samples=1, new_tokens=50))
 
 
 class TestPrompts:

@@ -11,11 +11,15 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from answers_builders import answers
+from answers_builders import answer, answers
 from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.protocol.answers.files import Answer, CheckpointScore, Scores, write_scores
+from gmb_hf.protocol.answers.files import (
+    CheckpointScore,
+    CheckpointScores,
+    write_scores,
+)
 from gmb_hf.protocol.answers.judges import ScoreCache, default_cache, rate
 from gmb_hf.protocol.answers.models import equally_long
 from gmb_hf.runs.runlog import RunLog
@@ -33,7 +37,7 @@ class Counting:
     def rated(
         self, pairs: Sequence[tuple[str, str]], batch: int
     ) -> Iterator[tuple[list[int], NDArray[np.float64]]]:
-        for places in equally_long([len(answer) for _, answer in pairs], batch):
+        for places in equally_long([len(text) for _, text in pairs], batch):
             if self.asked >= self.fails_after:
                 raise KeyboardInterrupt
             self.asked += len(places)
@@ -49,11 +53,11 @@ def cache(tmp_path: Path) -> Iterator[ScoreCache]:
 
 def test_the_mean_over_prompts_and_samples(cache: ScoreCache) -> None:
     given = [
-        Answer("a", 0, "p", 0, "xx"),
-        Answer("a", 0, "p", 1, "xxxx"),
-        Answer("a", 0, "q", 0, "x"),
-        Answer("a", 5, "p", 0, "xx"),
-        Answer("a", 5, "q", 0, ""),
+        answer("a", 0, "p", 0, "xx"),
+        answer("a", 0, "p", 1, "xxxx"),
+        answer("a", 0, "q", 0, "x"),
+        answer("a", 5, "p", 0, "xx"),
+        answer("a", 5, "q", 0, ""),
     ]
     found = rate(given, Counting(), cache)
     assert found.scores.rows == (
@@ -62,7 +66,7 @@ def test_the_mean_over_prompts_and_samples(cache: ScoreCache) -> None:
     )
     assert (found.rated_now, found.from_cache, found.empty) == (4, 0, 1)
     with pytest.raises(InputError, match="run 'a', step 0: all answers are empty"):
-        rate([Answer("a", 0, "p", 0, "")], Counting(), cache)
+        rate([answer("a", 0, "p", 0, "")], Counting(), cache)
 
 
 def test_no_answer_is_rated_twice(cache: ScoreCache) -> None:
@@ -74,7 +78,11 @@ def test_no_answer_is_rated_twice(cache: ScoreCache) -> None:
     assert (judge.asked, again.rated_now, again.from_cache) == (distinct, 0, distinct)
     assert again.scores == first.scores
     rate(
-        [*given, Answer("new", 0, "the ", 0, "x"), Answer("new", 0, "in the sun ", 0, "x")],
+        [
+            *given,
+            answer("new", 0, "the ", 0, "x"),
+            answer("new", 0, "in the sun ", 0, "x"),
+        ],
         judge,
         cache,
     )
@@ -138,7 +146,7 @@ def test_an_infinite_score_is_none(cache: ScoreCache) -> None:
 
 def test_checkpoints_asked_otherwise_are_refused(cache: ScoreCache) -> None:
     with pytest.raises(InputError, match="no answer to the prompt 'more'"):
-        rate([*answers(), Answer("seed_0", 0, "more", 0, "x")], Counting(), cache)
+        rate([*answers(), answer("seed_0", 0, "more", 0, "x")], Counting(), cache)
     with pytest.raises(InputError, match="--batch-size must be a whole number of at least 1"):
         rate(answers(), Counting(), cache, batch=0)
 
@@ -175,7 +183,7 @@ class TestCache:
 
 
 class TestScoresFile:
-    SCORES = Scores(
+    SCORES = CheckpointScores(
         "mine",
         (CheckpointScore("b_10", 5, 0.5, 4), CheckpointScore("b_2", 5, 0.25, 4, seed=2)),
         "judge x, 'quoted'; versions",
@@ -204,4 +212,4 @@ class TestScoresFile:
     )
     def test_what_cannot_be_written(self, path: str, name: str, message: str) -> None:
         with pytest.raises(InputError, match=message):
-            write_scores(path, Scores(name, (), ""))
+            write_scores(path, CheckpointScores(name, (), ""))

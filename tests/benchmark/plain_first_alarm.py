@@ -1,6 +1,6 @@
 """The first alarm in plain loops, one run and one checkpoint after another.
 
-Written from the rules alone, to compare `gmb_hf.benchmark.first_alarm` with: nothing of it is
+Written from the rules alone, to compare `gmb_hf.core.first_alarm` with: nothing of it is
 imported here. Probabilities are exact sums, thresholds use fractions, and nothing is vectorised.
 """
 
@@ -70,15 +70,15 @@ class Outcome(NamedTuple):
 
 
 def outcome(rules: Rules, run: Run, threshold: float) -> Outcome:
-    """false, early, timely or missed before an event; false or quiet without one."""
+    """One of false_alarm, early, timely, miss before an event; correct_rejection without one."""
     for step, score in rules.monitored(run):
         if score < threshold:
             continue
         if step <= rules.last_negative(run):
-            return Outcome("false", step)
+            return Outcome("false_alarm", step)
         assert run.event is not None
         return Outcome("timely" if run.event - step <= rules.horizon else "early", step)
-    return Outcome("quiet" if run.event is None else "missed", None)
+    return Outcome("correct_rejection" if run.event is None else "miss", None)
 
 
 # Budgets (points 2 and 3).
@@ -152,7 +152,7 @@ def is_met(budget: float, n_false: int, n_runs: int, *, shown: bool) -> bool:
     return not low > budget
 
 
-# Blind alarms (point 5).
+# Chance baselines (point 5).
 
 
 def hazard(lengths: Sequence[int], share: float) -> float:
@@ -170,13 +170,13 @@ def hazard(lengths: Sequence[int], share: float) -> float:
     return low
 
 
-def memoryless(rules: Rules, runs: Sequence[Run], thresholds: Sequence[float]) -> list[float]:
-    """The chance of each event to be warned of by a constant hazard of the same cost."""
+def constant_hazard(rules: Rules, runs: Sequence[Run], thresholds: Sequence[float]) -> list[float]:
+    """The chance of each event to be detected by a constant hazard of the same cost."""
     lengths, n_false = [], 0
     for run, tau in zip(runs, thresholds, strict=True):
         if rules.negatives(run):
             lengths.append(len(rules.negatives(run)))
-            n_false += outcome(rules, run, tau).name == "false"
+            n_false += outcome(rules, run, tau).name == "false_alarm"
     h = hazard(lengths, n_false / len(lengths)) if n_false else 0.0
     chances = []
     for run in runs:
@@ -192,7 +192,7 @@ def memoryless(rules: Rules, runs: Sequence[Run], thresholds: Sequence[float]) -
 
 
 def risk_set(rules: Rules, runs: Sequence[Run], thresholds: Sequence[float]) -> list[float]:
-    """The chance of each event to be warned of by the first alarm of a run at risk at t*."""
+    """The chance of each event to be detected by the first alarm of a run at risk at t*."""
     chances = []
     for own in runs:
         if own.event is None:
@@ -250,46 +250,48 @@ def measured(
     of_events = [(run, one) for run, one in both if run.event is not None]
     of_free = [one for run, one in both if run.event is None]
     n_runs = sum(bool(rules.negatives(run)) for run in runs)
-    n_false = sum(one.name == "false" for one in found)
+    n_false = sum(one.name == "false_alarm" for one in found)
     n_events = len(of_events)
     named = {
         name: sum(one.name == name for _, one in of_events)
-        for name in ("timely", "early", "false", "missed")
+        for name in ("timely", "early", "false_alarm", "miss")
     }
-    warnings = [(run, one) for run, one in of_events if one.name in ("timely", "early")]
-    leads = [run.event - one.step for run, one in warnings if run.event and one.step is not None]
+    hits = [(run, one) for run, one in of_events if one.name in ("timely", "early")]
+    leads = [run.event - one.step for run, one in hits if run.event and one.step is not None]
     to_false = [
-        one.step - rules.burn_in for one in found if one.name == "false" and one.step is not None
+        one.step - rules.burn_in
+        for one in found
+        if one.name == "false_alarm" and one.step is not None
     ]
-    warned = named["timely"] + named["early"]
-    blind = {
-        "memoryless": memoryless(rules, runs, thresholds),
+    detected = named["timely"] + named["early"]
+    baselines = {
+        "constant_hazard": constant_hazard(rules, runs, thresholds),
         "risk_set": risk_set(rules, runs, thresholds),
     }
-    p_values = {name: tail(chances, warned) for name, chances in blind.items()}
+    p_values = {name: tail(chances, detected) for name, chances in baselines.items()}
     record: dict[str, float | int | tuple[float, float] | None] = {
         "n_runs": n_runs,
         "n_false": n_false,
-        "false_share": n_false / n_runs if n_runs else None,
-        "false_interval": exact_interval(n_false, n_runs) if n_runs else None,
+        "false_alarm_rate": n_false / n_runs if n_runs else None,
+        "false_alarm_interval": exact_interval(n_false, n_runs) if n_runs else None,
         "n_events": n_events,
-        "n_warned": warned,
+        "n_detected": detected,
         "n_timely": named["timely"],
         "n_early": named["early"],
-        "n_false_before_event": named["false"],
-        "n_missed": named["missed"],
-        "warned": warned / n_events if n_events else None,
-        "warned_interval": exact_interval(warned, n_events) if n_events else None,
-        "timely": named["timely"] / n_events if n_events else None,
+        "n_false_before_event": named["false_alarm"],
+        "n_missed": named["miss"],
+        "detection_rate": detected / n_events if n_events else None,
+        "detection_interval": exact_interval(detected, n_events) if n_events else None,
+        "timely_rate": named["timely"] / n_events if n_events else None,
         "timely_interval": exact_interval(named["timely"], n_events) if n_events else None,
         "steps_to_false_median": quantile(to_false, 0.5) if to_false else None,
         "n_event_free": len(of_free),
-        "n_event_free_false": sum(one.name == "false" for one in of_free),
+        "n_event_free_false": sum(one.name == "false_alarm" for one in of_free),
         "p_value": max(p_values.values()) if n_events else None,
     }
     for name, q in {"median": 0.5, "q25": 0.25, "q75": 0.75, "q05": 0.05, "q95": 0.95}.items():
         record[f"lead_{name}"] = quantile(leads, q) if leads else None
-    for name, chances in blind.items():
-        record[f"{name}.warned"] = sum(chances) / n_events if n_events else None
+    for name, chances in baselines.items():
+        record[f"{name}.detection_rate"] = sum(chances) / n_events if n_events else None
         record[f"{name}.p_value"] = p_values[name] if n_events else None
     return record

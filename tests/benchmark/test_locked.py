@@ -64,6 +64,13 @@ def test_a_locked_score_is_judged_as_by_its_explore_runs(tmp_path: Path) -> None
     assert by_lock.layer_B.achieved == by_explore.layer_B.achieved
     assert by_lock.layer_C == by_explore.layer_C
     assert by_lock.layer_D == by_explore.layer_D
+    runs = by_lock.x_first_alarm, by_explore.x_first_alarm
+    for ours, theirs in zip(*(found.at_budget for found in runs), strict=True):
+        # Of the clock, explore runs give a threshold; this lock has none.
+        assert (set(ours.controls), set(theirs.controls)) == (set(), {"clock"})
+        assert ours == theirs.model_copy(update={"controls": {}})
+    assert len({tuple(found.alarm_steps) for found in runs}) == 1
+    assert by_lock.x_gates == by_explore.x_gates
     assert (by_lock.label, by_lock.x_sentence) == (by_explore.label, by_explore.x_sentence)
     assert (by_lock.layer_B.x_calibration, by_explore.layer_B.x_calibration) == (
         "locked",

@@ -105,8 +105,8 @@ def test_the_training_is_that_of_gmb_train(tracked, tmp_path):
 
 
 def test_bundles_are_of_held_out_equations_and_score_as_they_did(tracked, tmp_path):
-    from gmb_hf.training.ensemble import task_data
     from gmb_hf.training.presets import preset
+    from gmb_hf.training.stacked import task_data
 
     folder, _ = tracked
     file = read_bundles(folder / "bundles.jsonl")
@@ -186,7 +186,7 @@ def memorised(tmp_path_factory):
 @pytest.mark.parametrize(
     ("owner", "name", "call"),
     [
-        ("gmb_hf.training.ensemble.Ensemble", "update", 155),  # of 2 x 80
+        ("gmb_hf.training.stacked.SeedStack", "update", 155),  # of 2 x 80
         ("gmb_hf.training.seeds", "write_log", 2),
         ("gmb_hf.crucible.grokking", "read_bundles", 1),
     ],
@@ -212,7 +212,7 @@ def test_what_is_finished_is_not_done_again(memorised, tmp_path, monkeypatch):
     (out / "scores.parquet").unlink()
     (out / "bundles.jsonl").write_text("half a li")
     with monkeypatch.context() as patch:
-        patch.setattr("gmb_hf.training.ensemble.Ensemble.update", lambda _: pytest.fail("trained"))
+        patch.setattr("gmb_hf.training.stacked.SeedStack.update", lambda _: pytest.fail("trained"))
         done(gmb(*ASKED, *MEMORISING, "--seeds", "0:2", "--out", out))
     # As after `gmb train`, the folder holds what it held, of all its seeds.
     assert contents(out) == contents(memorised)
@@ -271,8 +271,8 @@ def test_tiers_are_frozen_when_a_run_has_memorised(memorised):
 
 
 def test_a_saved_model_is_asked_the_same(tracked, tmp_path):
-    from gmb_hf.training.ensemble import initial_model
     from gmb_hf.training.presets import preset
+    from gmb_hf.training.stacked import initial_model
 
     folder, _ = tracked
     config = preset("quick").changed([item.removeprefix("--set=") for item in TINY])
@@ -301,8 +301,8 @@ def test_a_saved_model_is_asked_the_same(tracked, tmp_path):
         (("--preset", "quik"), "quick"),
         (("--seeds", ""), "is no seed"),
         (("--seeds", "3:3"), "is empty"),
-        (("--every", 7), "training.steps=20 is no multiple of"),
-        (("--every", 0), "checkpoint_every must be a whole number of at least 1"),
+        (("--every", 7), "steps=20 is no multiple of"),
+        (("--every", 0), "checkpoint_every must be greater than or equal to 1, got 0"),
         (("--set", "task.train_rows=48"), "no two of the 1 equations to draw from have the same"),
         (("--device", "tpu"), "tpu"),
         (("--model", "nowhere", "--seeds", "0"), "nowhere: holds no model"),
@@ -315,8 +315,8 @@ def test_what_cannot_be_asked(tmp_path, arguments, message):
 
 
 def test_a_model_of_another_task_or_none_at_all(tmp_path):
-    from gmb_hf.training.ensemble import initial_model
     from gmb_hf.training.presets import preset
+    from gmb_hf.training.stacked import initial_model
 
     initial_model(preset("quick"), 0).save_pretrained(tmp_path / "model")
     asked = (*ASKED, "--seeds", 0, "--out", tmp_path / "out")

@@ -19,7 +19,7 @@ from gmb_hf.cli.options import spread
 from gmb_hf.protocol.language.config import language_preset
 from gmb_hf.protocol.language.data import load_tokenizer
 from gmb_hf.protocol.language.train import model_shape, save_checkpoint
-from gmb_hf.training.ensemble import seeded_model
+from gmb_hf.training.stacked import seeded_model
 
 
 @pytest.fixture(scope="module")

@@ -116,7 +116,7 @@ class TestTerminals:
     def test_help_cuts_no_name(self, width: int, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv("COLUMNS", str(width))
         for words in (["evaluate"], ["run"], ["crucible", "from-runs"]):
-            text = gmb(*words, "--help").out
+            text = gmb(*words, "--help-all").out
             assert "…" not in text
             assert all(len(line) <= width for line in text.splitlines() if "--" not in line)
             parser = cli.command(words)

@@ -19,9 +19,9 @@ from synthetic import synthetic_runlog
 from gmb_hf import Results, RunLog
 from gmb_hf.benchmark.prepare import available_candidates
 from gmb_hf.design.lock import Lock
-from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.folder import check_config
 from gmb_hf.training.presets import preset
+from gmb_hf.training.stacked import SeedStack
 
 TINY = (
     "train",
@@ -296,20 +296,20 @@ class TestInterrupted:
     def interrupt(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], None]]:
         """Press Ctrl-C after so many updates; states are saved at every checkpoint."""
         monkeypatch.setattr("gmb_hf.training.seeds.SAVE_EVERY_SECONDS", 0.0)
-        update = Ensemble.update
+        update = SeedStack.update
 
         def press_after(updates: int) -> None:
             left = iter(range(updates))
 
-            def pressed(self: Ensemble) -> None:
+            def pressed(self: SeedStack) -> None:
                 if next(left, None) is None:
                     raise KeyboardInterrupt
                 update(self)
 
-            monkeypatch.setattr(Ensemble, "update", pressed)
+            monkeypatch.setattr(SeedStack, "update", pressed)
 
         yield press_after
-        monkeypatch.setattr(Ensemble, "update", update)
+        monkeypatch.setattr(SeedStack, "update", update)
 
     def test_says_how_to_go_on_and_ends_with_the_same_log(self, interrupt: Callable[[int], None]):
         assert gmb(*TINY, "--seeds=0:3", "--out=whole").code == 0

@@ -19,13 +19,13 @@ from gmb_hf.protocol.language.train import model_shape
 from gmb_hf.protocol.scaling.grid import (
     Counts,
     GridTraining,
-    Plan,
+    PlannedCell,
     SourceData,
     parse_grid,
     shape_of,
     size_of,
 )
-from gmb_hf.protocol.scaling.source import Source, SourceSettings
+from gmb_hf.protocol.scaling.source import MarkovSource, SourceSettings
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.variants import parse_variant
 
@@ -79,7 +79,7 @@ def test_bad_grids(words: list[str], message: str):
 def test_sizes_and_flops_by_hand(text: str):
     settings = shape_of(3000, parse_variant(text))
     assert (settings.layers, settings.width, settings.heads) == (1, 16, 1)
-    plan = Plan(parse_variant(text), 3000, 512, 0)
+    plan = PlannedCell(parse_variant(text), 3000, 512, 0)
     shape = model_shape(plan.language(GridTraining(), "byte"), load_tokenizer("byte"))
     w, hidden, block, vocabulary = 16, 64, 32, 259
     bands = [getattr(settings, name) for name in ("band_fc1", "band_fc2")]
@@ -102,7 +102,7 @@ def test_sizes_and_flops_by_hand(text: str):
 
 def test_a_cell_holds_steps_enough_for_its_tokens():
     for tokens in (10, 700_000, 1_249_999):
-        plan = Plan(parse_variant("dense"), 1000, tokens, 0)
+        plan = PlannedCell(parse_variant("dense"), 1000, tokens, 0)
         training = plan.language(GridTraining(), "x").training
         seen = training.steps * training.batch * 32
         assert seen >= 0.99 * tokens
@@ -117,7 +117,7 @@ def test_every_cell_and_what_it_says(trained: Path):
     one = cells["dense-p700-t64-s0"]
     assert (one["tokens"], one["steps"], one["width"]) == (64, 4, 8)
     assert one["lr"] == pytest.approx(0.04 / math.sqrt(8))
-    source = Source(SourceSettings(order=2, seed=1))
+    source = MarkovSource(SourceSettings(order=2, seed=1))
     assert one["floor"] == pytest.approx(source.block_entropy(8))
     log = RunLog.read(trained / "logs" / "dense-p700-t64-s0.parquet")
     assert log.panel("test_loss").values[0, -1] == one["test_loss"]
@@ -128,7 +128,7 @@ def test_streams_of_a_seed_begin_alike_and_are_new_for_each():
     streams = SourceData(SourceSettings(order=2), GridTraining(block=8))
     dense = parse_variant("dense")
     short, long, other = (
-        streams.corpus(Plan(dense, 1000, tokens, seed), tokens).train
+        streams.corpus(PlannedCell(dense, 1000, tokens, seed), tokens).train
         for tokens, seed in ((64, 0), (128, 0), (128, 1))
     )
     assert np.array_equal(short, long[: len(short)])

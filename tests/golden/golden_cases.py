@@ -148,7 +148,10 @@ def _digest(path: Path) -> str:
 
 
 def help_texts() -> str:
-    """What `--help` prints, of every command there is, hidden ones included."""
+    """What `--help` prints, of every command there is, hidden ones included.
+
+    `--help-all` follows where it prints more.
+    """
     with workplace([]):
         with _parsers() as parsers:
             run("gmb --help")
@@ -159,8 +162,13 @@ def help_texts() -> str:
             for name, below in sorted(getattr(command, "commands", {}).items()):
                 yield from paths(below, (*path, name))
 
-        lines = [shlex.join(["gmb", *path, "--help"]) for path in paths(root, ())]
-        return comparable("\n".join(f"$ {line}\n{run(line)[1]}" for line in lines))
+        said = {}
+        for path in paths(root, ()):
+            line = shlex.join(["gmb", *path, "--help"])
+            said[line] = run(line)[1]
+            if "--help-all" in said[line]:
+                said[f"{line}-all"] = run(f"{line}-all")[1]
+        return comparable("\n".join(f"$ {line}\n{text}" for line, text in said.items()))
 
 
 @functools.cache
@@ -285,7 +293,7 @@ def metric_values() -> str:
 
     found: dict[str, Any] = {}
     with workplace([]), _own_caches():
-        modules = {name: gmb_hf.jobs.metrics.load(name) for name in gmb_hf.jobs.metrics.names()}
+        modules = {name: gmb_hf.metrics.load(name) for name in gmb_hf.metrics.names()}
         for title, (name, arguments) in metric_calls().items():
             found[title] = modules[name].compute(**arguments)
     missing = set(modules) - {name for name, _ in metric_calls().values()}

@@ -26,7 +26,7 @@ from gmb_hf.hub.datasets import (
     MODULAR,
     RUNS,
     About,
-    Config,
+    DatasetConfig,
     build,
     formal_configs,
     heldout_configs,
@@ -51,10 +51,10 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., objec
     return load_dataset
 
 
-def numbers(values: list[int], *, name: str = "all", pieces: int = 1) -> Config:
+def numbers(values: list[int], *, name: str = "all", pieces: int = 1) -> DatasetConfig:
     """A config of whole numbers, written in so many tables."""
     tables = [pa.table({"n": part}) for part in np.array_split(np.array(values), pieces)]
-    return Config(name, {"full": lambda: tables}, "cc0-1.0", "numbers")
+    return DatasetConfig(name, {"full": lambda: tables}, "cc0-1.0", "numbers")
 
 
 def header(card: Path) -> dict:
@@ -208,7 +208,7 @@ class TestVersions:
                 build([numbers([2], name="two")], tmp_path, ABOUT)
             yield pa.table({"n": [1]})
 
-        first = Config("one", {"full": tables}, "mit", "numbers")
+        first = DatasetConfig("one", {"full": tables}, "mit", "numbers")
         (tmp_path / ".building-killed").mkdir()
         build([first], tmp_path, ABOUT)
         assert set(Card.read(tmp_path).entries) == {"one"}
@@ -229,7 +229,7 @@ class TestVersions:
             ([numbers([], pieces=1)], "config 'all': split 'full' has no rows"),
         ],
     )
-    def test_nothing_to_build(self, tmp_path: Path, configs: list[Config], message: str):
+    def test_nothing_to_build(self, tmp_path: Path, configs: list[DatasetConfig], message: str):
         with pytest.raises(InputError, match=message):
             build(configs, tmp_path, ABOUT)
         assert files(tmp_path) == {}

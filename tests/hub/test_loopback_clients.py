@@ -79,7 +79,7 @@ def test_loopback_protocol_stub_held_out_domains(hub: Hub, commands: Terminal) -
     from gmb_hf.protocol.language.config import language_preset
     from gmb_hf.protocol.language.data import load_tokenizer
     from gmb_hf.protocol.language.train import model_shape, save_checkpoint
-    from gmb_hf.training.ensemble import seeded_model
+    from gmb_hf.training.stacked import seeded_model
 
     words = load_tokenizer("byte")
     model = seeded_model(model_shape(language_preset("smoke"), words), 0)

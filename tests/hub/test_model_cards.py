@@ -213,7 +213,7 @@ def test_another_tokenizer_is_not_published(saved: SavedModel, tmp_path: Path) -
 def test_other_weights_than_the_logs_are_not_pushed(
     hub: Hub, commands: Terminal, saved: SavedModel, tmp_path: Path
 ) -> None:
-    from gmb_hf.training.ensemble import initial_model
+    from gmb_hf.training.stacked import initial_model
 
     keep_model(initial_model(saved.config, 5), saved.log, tmp_path, 5, saved.config.task.build())
     place = model_folder(tmp_path, 5)

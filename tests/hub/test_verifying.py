@@ -20,7 +20,7 @@ from gmb_hf.hub.datasets import (
     MODULAR,
     RUNS,
     About,
-    Config,
+    DatasetConfig,
     build,
     modular_configs,
     runs_configs,
@@ -36,7 +36,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(building, "SHARD_BYTES", 1)
         halves = [pa.table({"n": [1, 2, 3]}), pa.table({"n": [4, 5]})]
         configs = [
-            Config(name, {"train": lambda: halves, "full": lambda: halves}, "mit", "numbers", 7)
+            DatasetConfig(
+                name, {"train": lambda: halves, "full": lambda: halves}, "mit", "numbers", 7
+            )
             for name in ("one", "two")
         ]
         build(configs, folder, About("Numbers", "Whole numbers."))
@@ -222,7 +224,7 @@ class TestDamagedFiles:
         )
 
     def test_one_split_that_datasets_wrote(self, tmp_path: Path):
-        two = Config(
+        two = DatasetConfig(
             "two", {split: lambda: [pa.table({"n": [1]})] for split in ("a", "b")}, "mit", ""
         )
         build([two], tmp_path, About("Two splits", "Numbers."))

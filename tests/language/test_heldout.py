@@ -17,9 +17,9 @@ from transformers.loss.loss_utils import ForCausalLMLoss
 from gmb_hf.base.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.protocol.language.data import load_tokenizer
-from gmb_hf.protocol.language.heldout import Windows, score_text, windows
+from gmb_hf.protocol.language.heldout import TokenWindows, score_text, windows
 from gmb_hf.tasks.text import Piece, Tally
-from gmb_hf.training.ensemble import seeded_model
+from gmb_hf.training.stacked import seeded_model
 
 TALES = ["Once upon a time, a café had a needle. " * 6, "It was sharp.", "x" * 200]
 DOCUMENTS = [Piece(text, True) for text in TALES]
@@ -56,7 +56,7 @@ def test_every_token_after_the_first_is_scored_once(
     tokens: int, block: int, share: float, cuts: list[int]
 ):
     ids = np.arange(tokens)
-    cut = Windows(block, max(1, round(share * block)))
+    cut = TokenWindows(block, max(1, round(share * block)))
     parts = np.split(ids, sorted(cut for cut in cuts if cut < tokens))
     found = list(windows(parts, cut))
     scored = [window.ids[len(window.ids) - window.scored :] for window in found]
@@ -88,7 +88,7 @@ def test_it_is_transformers_own_loss(model: Any, stride: int):
         nats, count, reached = nats + float(loss) * scored, count + scored, end
     assert count == ids.shape[1] - 1
 
-    found = score_text(model, load_tokenizer("byte"), DOCUMENTS, Windows(BLOCK, stride))
+    found = score_text(model, load_tokenizer("byte"), DOCUMENTS, TokenWindows(BLOCK, stride))
     assert found.tokens == count
     assert found.loss == pytest.approx(nats / count, rel=1e-5)
     assert found.perplexity == pytest.approx(math.exp(nats / count), rel=1e-5)
@@ -96,7 +96,7 @@ def test_it_is_transformers_own_loss(model: Any, stride: int):
 
 @pytest.mark.parametrize("stride", [BLOCK, 7])
 def test_the_batch_size_changes_nothing(model: Any, stride: int):
-    tokenizer, cut = load_tokenizer("byte"), Windows(BLOCK, stride)
+    tokenizer, cut = load_tokenizer("byte"), TokenWindows(BLOCK, stride)
     alone = score_text(model, tokenizer, DOCUMENTS, cut, batch=1)
     for batch in (2, 5, 64):
         together = score_text(model, tokenizer, DOCUMENTS, cut, batch=batch)
@@ -116,7 +116,7 @@ def test_more_context_predicts_a_repeated_text_better_once_trained():
         learner(input_ids=ids, labels=ids).loss.backward()
         optimizer.step()
     tokenizer, piece = load_tokenizer("byte"), [Piece(text, True)]
-    found = score_text(learner.eval(), tokenizer, piece, Windows(16, 8))
+    found = score_text(learner.eval(), tokenizer, piece, TokenWindows(16, 8))
     assert found.loss < 1.0 < math.log(26)
     assert found.bits_per_byte == pytest.approx(
         found.loss * found.tokens / (len(text) * math.log(2)), rel=1e-12
@@ -129,7 +129,7 @@ def test_counts_are_of_tokens_bytes_and_documents(model: Any):
         model,
         load_tokenizer("byte"),
         iter(DOCUMENTS),
-        Windows(BLOCK, BLOCK),
+        TokenWindows(BLOCK, BLOCK),
         tally=tally,
         batch=4,
         on_bytes=heard.append,
@@ -141,9 +141,9 @@ def test_counts_are_of_tokens_bytes_and_documents(model: Any):
 
 
 def test_windows_that_cannot_be():
-    assert Windows.of(256) == Windows(256, 128)
-    assert Windows.of(256, block=64) == Windows(64, 32)
-    assert Windows.of(1) == Windows(1, 1)
+    assert TokenWindows.of(256) == TokenWindows(256, 128)
+    assert TokenWindows.of(256, block=64) == TokenWindows(64, 32)
+    assert TokenWindows.of(1) == TokenWindows(1, 1)
     for arguments, message in [
         ((256, 512, None), "--block 512: the model takes at most 256 tokens"),
         ((256, None, 300), "--stride 300 is longer than a block of 256"),
@@ -151,9 +151,9 @@ def test_windows_that_cannot_be():
         ((256, None, 0), "--stride must be a whole number of at least 1"),
     ]:
         with pytest.raises(InputError, match=message):
-            Windows.of(*arguments)
+            TokenWindows.of(*arguments)
 
 
 def test_a_batch_of_nothing(model: Any, tmp_path: Path):
     with pytest.raises(InputError, match="--batch-size must be a whole number of at least 1"):
-        score_text(model, load_tokenizer("byte"), DOCUMENTS, Windows(8, 4), batch=0)
+        score_text(model, load_tokenizer("byte"), DOCUMENTS, TokenWindows(8, 4), batch=0)

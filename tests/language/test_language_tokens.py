@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.protocol.language.data import (
-    Blocks,
+    TokenBlocks,
     blocks_in,
     check_long_enough,
     encoded,
@@ -135,7 +135,7 @@ def test_nothing_is_left_of_a_text_that_cannot_be_read(tmp_path: Path):
 def test_an_epoch_sees_every_block_once(tokens: int, block: int, seed: int):
     ids = np.arange(tokens)
     n = blocks_in(tokens, block)
-    blocks = Blocks(ids, block, seed)
+    blocks = TokenBlocks(ids, block, seed)
     for epoch in (0, 1):
         rows = blocks.rows(range(epoch * n, (epoch + 1) * n))
         assert rows.shape == (n, block + 1)
@@ -144,7 +144,7 @@ def test_an_epoch_sees_every_block_once(tokens: int, block: int, seed: int):
         assert (np.diff(starts) == block).all()
         assert starts[0] < block
     # Any order of asking gives the same.
-    assert (Blocks(ids, block, seed).rows([2 * n - 1, 0])[1] == blocks.rows([0])[0]).all()
+    assert (TokenBlocks(ids, block, seed).rows([2 * n - 1, 0])[1] == blocks.rows([0])[0]).all()
 
 
 def test_blocks_to_measure_are_spread_over_the_stream():

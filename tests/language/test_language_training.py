@@ -39,8 +39,8 @@ from gmb_hf.protocol.language.train import (
 )
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.text import TextFile
-from gmb_hf.training.ensemble import seeded_model
 from gmb_hf.training.launch import Listener, exit_code, make_accelerator
+from gmb_hf.training.stacked import seeded_model
 from gmb_hf.training.tracking import SeedTracking, Tracking
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -333,14 +333,21 @@ def test_first_alarms_by_hand() -> None:
         horizon=10, safe_gap=20, w_event=1,
         run_budgets=[0.2], run_thresholds={0.2: 3.0}, calibration_runs=9, return_per_run=True,
     )  # fmt: skip
-    assert found["outcome_per_run@0.2"] == ["early", "timely", "false", "missed", "quiet", "false"]
+    assert found["outcome_per_run@0.2"] == [
+        "early",
+        "timely",
+        "false_alarm",
+        "miss",
+        "correct_rejection",
+        "false_alarm",
+    ]
     assert found["first_alarm_per_run@0.2"][:3] == [82.0, 95.0, 10.0]
-    shares = {name: found[f"{name}@0.2"] for name in ("warned", "timely", "early", "missed")}
-    assert shares == {"warned": 0.5, "timely": 0.25, "early": 0.25, "missed": 0.25}
-    assert (found["false_runs@0.2"], found["lead_median@0.2"]) == (2 / 6, 11.5)
+    shares = [found[f"{name}_rate@0.2"] for name in ("detection", "timely", "early", "miss")]
+    assert shares == [0.5, 0.25, 0.25, 0.25]
+    assert (found["false_alarm_rate@0.2"], found["lead_median@0.2"]) == (2 / 6, 11.5)
     assert found["expected@0.2"] == pytest.approx(0.2)  # the 8th of 9 runs: 2 of 10 lie above it
     assert found["run_threshold@0.2"] == 3.0
-    assert found["blind_clock@0.2"] is None
+    assert found["chance_clock@0.2"] is None
 
 
 def test_the_first_alarm_is_that_of_an_evaluation(log: RunLog) -> None:
@@ -365,10 +372,10 @@ def test_the_first_alarm_is_that_of_an_evaluation(log: RunLog) -> None:
     found = series.first_alarm(**call, return_per_run=True)
     for point in first.at_budget:
         at = f"@{point.budget!r}"
-        assert found["warned" + at] == point.warned
-        assert found["false_runs" + at] == point.false_share
+        assert found["detection_rate" + at] == point.detection_rate
+        assert found["false_alarm_rate" + at] == point.false_alarm_rate
         assert found["p" + at] == point.p_value
-        assert found["blind_clock" + at] == point.rivals["clock"].warned
+        assert found["chance_clock" + at] == point.controls["clock"].detection_rate
     of_runs = [None if np.isnan(step) else step for step in found["first_alarm_per_run@0.2"]]
     assert of_runs == list(first.alarm_steps)
 

@@ -12,8 +12,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from gmb_hf.base.errors import InputError
 from gmb_hf.monitor.observe import COLLECTED, LabelledRows, ModelObserver, ModelWeights, Parts
 from gmb_hf.training.config import ModelSettings, RunConfig, TaskSettings, TrainingSettings
-from gmb_hf.training.ensemble import Ensemble, task_data
 from gmb_hf.training.observables import Observer
+from gmb_hf.training.stacked import SeedStack, task_data
 
 SEED = 5
 SHAPES = {
@@ -43,8 +43,8 @@ def config(request: pytest.FixtureRequest) -> RunConfig:
 
 
 def test_every_observable_is_the_one_of_the_run_logs(config: RunConfig) -> None:
-    ensemble = Ensemble(config, [SEED])
-    observer = Observer(ensemble)
+    stack = SeedStack(config, [SEED])
+    observer = Observer(stack)
     mine = ModelObserver(
         COLLECTED,
         heldout=rows_of(config, "test"),
@@ -52,10 +52,10 @@ def test_every_observable_is_the_one_of_the_run_logs(config: RunConfig) -> None:
         parts=Parts(residues=7),
     )
     for step in range(11):
-        losses, logits = ensemble.gradients(keep_logits=True)
+        losses, logits = stack.gradients(keep_logits=True)
         if step % 5 == 0:
             theirs = observer.measure(losses, logits)
-            found = mine.measure(ensemble.member(0), step)
+            found = mine.measure(stack.member(0), step)
             # The two are of all pairs of operands: there are none outside the known tasks.
             assert found.keys() == theirs.keys() - {"restricted_loss", "excluded_loss"}
             for name, value in found.items():
@@ -63,24 +63,24 @@ def test_every_observable_is_the_one_of_the_run_logs(config: RunConfig) -> None:
                 rel = 0.05 if name == "curvature" else 2e-4
                 assert value == pytest.approx(theirs[name][0], rel=rel, abs=1e-5), (step, name)
         if (step + 1) % 5 == 0:
-            mine.remember(ensemble.member(0))
-        ensemble.update()
+            mine.remember(stack.member(0))
+        stack.update()
 
 
 def test_waves_of_a_product_are_those_of_the_run_logs() -> None:
     config = config_of(SHAPES["untied"])
     config = config.replace(task=TaskSettings(operation="mul", prime=7))
-    ensemble = Ensemble(config, [SEED])
-    losses, logits = ensemble.gradients(keep_logits=True)
-    theirs = Observer(ensemble).measure(losses, logits)
+    stack = SeedStack(config, [SEED])
+    losses, logits = stack.gradients(keep_logits=True)
+    theirs = Observer(stack).measure(losses, logits)
     names = ["embedding_gini", "unembedding_gini"]
     parts = Parts(residues=7, group="multiplicative")
-    found = ModelObserver(names, parts=parts).measure(ensemble.member(0), 0)
+    found = ModelObserver(names, parts=parts).measure(stack.member(0), 0)
     assert found == {name: pytest.approx(theirs[name][0], rel=1e-5) for name in names}
 
 
 def test_measuring_leaves_the_training_as_it_was(config: RunConfig) -> None:
-    model = Ensemble(config, [SEED]).member(0).train()
+    model = SeedStack(config, [SEED]).member(0).train()
     model.model.norm.eval()  # somebody's frozen part stays as it is
     rows = LabelledRows.of(rows_of(config, "train"), where="train")
     model(input_ids=rows.input_ids, labels=rows.labels).loss.backward()
@@ -135,7 +135,7 @@ def test_other_architectures_by_their_own_names(model: Any) -> None:
 
 def test_batches_give_what_all_rows_give(monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_of(SHAPES["untied"])
-    model = Ensemble(config, [SEED]).member(0)
+    model = SeedStack(config, [SEED]).member(0)
 
     def measured() -> dict[str, float]:
         observer = ModelObserver(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from matplotlib.container import BarContainer
 
-from gmb_hf.protocol.language.heldout import Scored, heldout_bars
+from gmb_hf.protocol.language.heldout import ScoredText, heldout_bars
 from gmb_hf.tasks.text import TextScore
 
 
 def test_no_two_bars_look_alike() -> None:
     score = TextScore(10.0, 10, 10, 1)
-    models = [Scored(f"model {number}", "a", score) for number in range(10)]
-    baselines = [Scored(f"bytes {number}", "a", score, is_baseline=True) for number in range(3)]
+    models = [ScoredText(f"model {number}", "a", score) for number in range(10)]
+    baselines = [ScoredText(f"bytes {number}", "a", score, is_baseline=True) for number in range(3)]
     (axes,) = heldout_bars([*baselines, *models]).axes
     bars = [bar for bar in axes.containers if isinstance(bar, BarContainer)]
     assert [bar.get_label() for bar in bars] == [row.model for row in (*models, *baselines)]

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.protocol.scaling import source
-from gmb_hf.protocol.scaling.source import Source, SourceSettings, parse_source
+from gmb_hf.protocol.scaling.source import MarkovSource, SourceSettings, parse_source
 
-SMALL = Source(SourceSettings(symbols=2, order=2, seed=3))
+SMALL = MarkovSource(SourceSettings(symbols=2, order=2, seed=3))
 
 
-def transition(source: Source) -> np.ndarray:
+def transition(source: MarkovSource) -> np.ndarray:
     """The matrix of states: state s becomes (size s + x) without its first symbol."""
     states, size = source.chances.shape
     matrix = np.zeros((states, states))
@@ -26,7 +26,7 @@ def transition(source: Source) -> np.ndarray:
     return matrix
 
 
-def word_chances(source: Source, length: int) -> dict[tuple[int, ...], float]:
+def word_chances(source: MarkovSource, length: int) -> dict[tuple[int, ...], float]:
     """The probability of every word of so many symbols, by enumeration."""
     states, size = source.chances.shape
     found = dict.fromkeys(itertools.product(range(size), repeat=length), 0.0)
@@ -71,14 +71,14 @@ def test_surprisal_is_that_of_enumerated_words():
 
 @given(st.integers(0, 10**6), st.sampled_from([(2, 6), (3, 3), (5, 2), (26, 1)]))
 def test_a_longer_past_never_knows_less(seed: int, size: tuple[int, int]):
-    source = Source(SourceSettings(symbols=size[0], order=size[1], seed=seed))
+    source = MarkovSource(SourceSettings(symbols=size[0], order=size[1], seed=seed))
     assert np.all(np.diff(source.entropies) <= 1e-12)
     assert 0 < source.entropy_rate < math.log(size[0])
     assert source.entropy_rate <= source.block_entropy(8) <= source.entropies[1] + 1e-12
 
 
 def test_samples_have_the_entropy_and_begin_alike():
-    source = Source(SourceSettings(symbols=4, order=3, seed=1))
+    source = MarkovSource(SourceSettings(symbols=4, order=3, seed=1))
     symbols = source.sample(40_000, np.random.default_rng(0))
     blocks = symbols[: 9 * 4000].reshape(-1, 9).astype(np.int64)
     assert source.surprisal(blocks) == pytest.approx(source.block_entropy(8), abs=0.01)
@@ -86,7 +86,9 @@ def test_samples_have_the_entropy_and_begin_alike():
 
 
 def test_each_seed_is_another_source():
-    rates = {Source(SourceSettings(symbols=3, order=3, seed=seed)).entropy_rate for seed in (0, 1)}
+    rates = {
+        MarkovSource(SourceSettings(symbols=3, order=3, seed=seed)).entropy_rate for seed in (0, 1)
+    }
     assert len(rates) == 2
 
 
@@ -109,7 +111,7 @@ def test_bad_sources(text: str, message: str):
 
 def test_a_source_that_runs_in_circles_is_refused():
     with pytest.raises(InputError, match=r"source\.scale=1000: the source runs in circles"):
-        Source(SourceSettings(symbols=2, order=3, scale=1000))
+        MarkovSource(SourceSettings(symbols=2, order=3, scale=1000))
 
 
 def test_long_samples_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch):

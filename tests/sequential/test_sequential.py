@@ -18,7 +18,7 @@ from gmb_hf.protocol.sequential.run import Callback
 from gmb_hf.protocol.sequential.train import Phases, evaluate_model, model_shape, task_rows
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.checkpoints import load_model
-from gmb_hf.training.ensemble import seeded_model
+from gmb_hf.training.stacked import seeded_model
 from gmb_hf.training.variants import parse_variant
 
 VARIANTS = ("dense", "banded-8", "sort-3", "blend-3", "hebbian-2")

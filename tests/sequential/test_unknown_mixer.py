@@ -9,7 +9,7 @@ import torch
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM, mixers
 from gmb_hf.protocol.sequential.config import SuiteSettings
 from gmb_hf.protocol.sequential.train import task_queries, task_rows
-from gmb_hf.training import ensemble
+from gmb_hf.training import stacked
 from gmb_hf.training.presets import preset
 
 
@@ -66,12 +66,12 @@ def test_the_sequential_protocol_trains_it_by_the_forward_for_any_rows(shape):
 
 
 def test_gmb_train_trains_it_by_the_forward_for_any_rows(shape, monkeypatch):
-    monkeypatch.setattr(ensemble, "model_config", lambda config: shape)
+    monkeypatch.setattr(stacked, "model_config", lambda config: shape)
     config = preset("smoke").changed(["task.prime=5", "task.op_token=distinct"])
-    trained = ensemble.Ensemble(config, [0, 3], dtype=torch.float64)
+    trained = stacked.SeedStack(config, [0, 3], dtype=torch.float64)
     losses, _ = trained.gradients()
     for place, seed in enumerate((0, 3)):
-        data = ensemble.task_data(config.task, seed)
+        data = stacked.task_data(config.task, seed)
         rows, labels = (
             torch.from_numpy(table[data.train_index]) for table in (data.input_ids, data.labels)
         )

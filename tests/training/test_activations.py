@@ -5,8 +5,8 @@ import torch
 from training_builders import EQUALS, difference, equations, lively_model, small_config, stacked
 
 from gmb_hf.training import activations
-from gmb_hf.training.ensemble import task_data
 from gmb_hf.training.observables import Observer
+from gmb_hf.training.stacked import task_data
 
 SEEDS = (3, 8)
 CASES = {
@@ -20,12 +20,10 @@ CASES = {
 def test_it_shows_what_the_model_itself_computes(sections):
     config = small_config(**sections)
     models = {seed: lively_model(config, seed) for seed in SEEDS}
-    ensemble = stacked(config, models)
-    assert activations.shows_activations(ensemble)
-    rows = activations.asked_rows(ensemble)
-    shown = activations.forward(
-        ensemble.weights, ensemble.shape, activations.embed(ensemble.weights, rows)
-    )
+    stack = stacked(config, models)
+    assert activations.shows_activations(stack)
+    rows = activations.asked_rows(stack)
+    shown = activations.forward(stack.weights, stack.shape, activations.embed(stack.weights, rows))
     for index, (seed, model) in enumerate(models.items()):
         input_ids = equations(config, seed)[0]
         assert torch.equal(rows[index], input_ids[:, : EQUALS + 1])
@@ -49,10 +47,10 @@ def test_it_shows_what_the_model_itself_computes(sections):
 def test_its_gradient_by_the_embedding_is_autograds_own():
     config = small_config()
     models = {seed: lively_model(config, seed) for seed in SEEDS}
-    ensemble = stacked(config, models)
-    rows = activations.asked_rows(ensemble)[:, :4]
-    embedded = activations.embed(ensemble.weights, rows).detach().requires_grad_()
-    activations.forward(ensemble.weights, ensemble.shape, embedded).logits.sum().backward()
+    stack = stacked(config, models)
+    rows = activations.asked_rows(stack)[:, :4]
+    embedded = activations.embed(stack.weights, rows).detach().requires_grad_()
+    activations.forward(stack.weights, stack.shape, embedded).logits.sum().backward()
     for index, (seed, model) in enumerate(models.items()):
         ids = equations(config, seed)[0][:4, : EQUALS + 1]
         inputs = model.model.embed_tokens(ids).detach().requires_grad_()
@@ -70,9 +68,9 @@ def test_it_does_not_claim_to_know_other_layers(model):
 
 def of_pairs(models, config):
     """What is recorded of the models with copying heads."""
-    ensemble = stacked(config, models)
-    observer = Observer(ensemble, [activations.CopyingHeads(ensemble)])
-    return observer.measure(*ensemble.gradients(keep_logits=True))
+    stack = stacked(config, models)
+    observer = Observer(stack, [activations.CopyingHeads(stack)])
+    return observer.measure(*stack.gradients(keep_logits=True))
 
 
 @pytest.mark.parametrize(

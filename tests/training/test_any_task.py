@@ -11,11 +11,11 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.tasks.formal import FormalTask
 from gmb_hf.tasks.registry import TASKS
 from gmb_hf.training.config import RunConfig, TaskSettings
-from gmb_hf.training.ensemble import Ensemble, model_config, wanted
 from gmb_hf.training.equations import EquationForward
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.presets import preset
 from gmb_hf.training.rows import RowForward
+from gmb_hf.training.stacked import SeedStack, model_config, wanted
 
 SEEDS = (3, 5)
 
@@ -36,10 +36,10 @@ def formal_config(name, **sections):
 def test_losses_logits_and_gradients_are_the_models_own(name, model):
     config = formal_config(name, model=model)
     models = {seed: lively_model(config, seed) for seed in SEEDS}
-    ensemble = stacked(config, models)
-    assert isinstance(ensemble.train, RowForward)
-    losses, logits = ensemble.gradients(keep_logits=True)
-    held_out, hidden = ensemble.test.logits(ensemble.weights)
+    stack = stacked(config, models)
+    assert isinstance(stack.train, RowForward)
+    losses, logits = stack.gradients(keep_logits=True)
+    held_out, hidden = stack.test.logits(stack.weights)
     positions = list(config.task.build().answer_positions)
     for place, (seed, own) in enumerate(models.items()):
         rows, labels = equations(config, seed)
@@ -48,10 +48,10 @@ def test_losses_logits_and_gradients_are_the_models_own(name, model):
         assert difference(losses[place], out.loss) <= 1e-10
         assert difference(logits[place], out.logits[:, positions].flatten(0, 1)) <= 1e-10
         for parameter_name, parameter in own.named_parameters():
-            found = ensemble.weights[parameter_name].grad[place]
+            found = stack.weights[parameter_name].grad[place]
             assert float((found - parameter.grad).abs().max()) <= 1e-10, parameter_name
         rows, labels = equations(config, seed, "test")
-        assert torch.equal(ensemble.test.answers[place], labels[labels >= 0])
+        assert torch.equal(stack.test.answers[place], labels[labels >= 0])
         with torch.no_grad():
             states = own.model(input_ids=rows).last_hidden_state[:, positions].flatten(0, 1)
             assert difference(hidden[place], states) <= 1e-10
@@ -61,9 +61,9 @@ def test_losses_logits_and_gradients_are_the_models_own(name, model):
 
 def test_a_seed_gives_the_same_bits_alone_and_in_company():
     config = formal_config("reverse_4")
-    together, alone = Ensemble(config, SEEDS), Ensemble(config, SEEDS[1:])
+    together, alone = SeedStack(config, SEEDS), SeedStack(config, SEEDS[1:])
     for _ in range(5):
-        losses = [ensemble.gradients()[0][-1] for ensemble in (together, alone)]
+        losses = [stack.gradients()[0][-1] for stack in (together, alone)]
         assert torch.equal(*losses)
         together.update()
         alone.update()
@@ -73,13 +73,13 @@ def test_a_seed_gives_the_same_bits_alone_and_in_company():
 
 def test_a_row_is_right_when_all_its_answers_are():
     config = formal_config("copy_3")
-    ensemble = Ensemble(config, [0], dtype=torch.float64)
-    losses, logits = ensemble.gradients(keep_logits=True)
-    answers = ensemble.train.answers
+    stack = SeedStack(config, [0], dtype=torch.float64)
+    losses, logits = stack.gradients(keep_logits=True)
+    answers = stack.train.answers
     knowing = torch.nn.functional.one_hot(answers, logits.shape[-1]).double()
     knowing[0, 0] *= -1.0  # one token of the first row is wrong
     rows = answers.shape[1] // 3
-    found = Observer(ensemble).measure(losses, knowing)
+    found = Observer(stack).measure(losses, knowing)
     assert found["train_acc"][0] == pytest.approx((rows - 1) / rows)
     assert not {"embedding_gini", "unembedding_gini", "restricted_loss"} & set(found)
     assert np.isfinite(list(found.values())).all()
@@ -91,7 +91,7 @@ def test_the_name_of_a_modular_task_is_the_operation_and_its_prime():
     assert named == said
     assert named.task.title == "mul_p7, 80% train, shared tokens"
     assert preset("smoke").changed(["task.name=modular_sub"]).task.prime == 19
-    assert isinstance(Ensemble(small_config(), [0]).train, EquationForward)
+    assert isinstance(SeedStack(small_config(), [0]).train, EquationForward)
 
 
 def test_another_task_has_no_modulus_in_its_identity():
@@ -134,11 +134,11 @@ def test_bad_names_are_one_clear_line(changes, message):
 def test_a_registered_task_is_trained(monkeypatch):
     monkeypatch.setitem(TASKS, "bits", lambda: FormalTask("reverse", 2, sequence_length=8))
     config = small_config(task={"name": "bits"})
-    ensemble = Ensemble(config, [0, 1])
-    first = ensemble.gradients()[0].detach()
+    stack = SeedStack(config, [0, 1])
+    first = stack.gradients()[0].detach()
     for _ in range(10):
-        ensemble.update()
-        last = ensemble.gradients()[0].detach()
+        stack.update()
+        last = stack.gradients()[0].detach()
     assert (last < first).all()
     with pytest.raises(InputError, match=r"task: name: task 'bit' is unknown.*mean 'bits'"):
         TaskSettings.of(name="bit")

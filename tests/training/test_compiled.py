@@ -5,9 +5,9 @@ import torch
 from training_builders import small_config, train_together
 
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training.ensemble import WORTH_COMPILING, CompiledLosses, Ensemble, pays, wanted
 from gmb_hf.training.presets import preset
 from gmb_hf.training.seeds import train_stacked
+from gmb_hf.training.stacked import WORTH_COMPILING, CompiledLosses, SeedStack, pays, wanted
 from gmb_hf.training.variants import parse_variant
 
 
@@ -62,8 +62,8 @@ def test_it_pays_in_proportion_to_the_work():
 def test_compiled_steps_are_the_same_to_rounding(traced_only):
     fields = parse_variant("sort-3+blend-8").fields
     config = small_config(model={"activation": "gelu_new", **fields})
-    plain = Ensemble(config, [0, 1], dtype=torch.float64)
-    compiled = Ensemble(config, [0, 1], dtype=torch.float64, compiled=True)
+    plain = SeedStack(config, [0, 1], dtype=torch.float64)
+    compiled = SeedStack(config, [0, 1], dtype=torch.float64, compiled=True)
     found, expected = train_together(compiled, 4), train_together(plain, 4)
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=0)
     for name, weight in plain.weights.items():
@@ -73,9 +73,9 @@ def test_compiled_steps_are_the_same_to_rounding(traced_only):
 
 def test_where_compiling_fails_training_goes_on_and_says_so_once(broken, recwarn):
     config = small_config()
-    ensemble = Ensemble(config, [0, 1], compiled=True)
-    found = train_together(ensemble, 5)
-    assert torch.equal(found, train_together(Ensemble(config, [0, 1]), 5))
+    stack = SeedStack(config, [0, 1], compiled=True)
+    found = train_together(stack, 5)
+    assert torch.equal(found, train_together(SeedStack(config, [0, 1]), 5))
     messages = [str(w.message) for w in recwarn if issubclass(w.category, RuntimeWarning)]
     assert messages == [
         "torch.compile does not work here (RuntimeError); training goes on without it, a little "
@@ -95,8 +95,8 @@ def test_other_losses_than_the_plain_forward_are_not_trained_by(monkeypatch, rec
 
     monkeypatch.setattr(torch, "compile", spoiled)
     config = small_config()
-    found = train_together(Ensemble(config, [0, 1], compiled=True), 5)
-    assert torch.equal(found, train_together(Ensemble(config, [0, 1]), 5))
+    found = train_together(SeedStack(config, [0, 1], compiled=True), 5)
+    assert torch.equal(found, train_together(SeedStack(config, [0, 1]), 5))
     (message,) = [str(w.message) for w in recwarn if issubclass(w.category, RuntimeWarning)]
     assert message == (
         "torch.compile gives other losses here than the plain forward; training goes on without "
@@ -117,11 +117,11 @@ def test_an_error_after_compiling_has_worked_is_not_hidden(monkeypatch):
         return run
 
     monkeypatch.setattr(torch, "compile", once)
-    ensemble = Ensemble(small_config(), [0])
-    losses = CompiledLosses(ensemble.train)
-    assert losses(ensemble.weights)[0].shape == (1,)
+    stack = SeedStack(small_config(), [0])
+    losses = CompiledLosses(stack.train)
+    assert losses(stack.weights)[0].shape == (1,)
     with pytest.raises(RuntimeError, match="out of memory"):
-        losses(ensemble.weights)
+        losses(stack.weights)
     assert losses.works
 
 
@@ -136,7 +136,7 @@ def test_a_folder_trained_without_a_compiler_is_whole(broken, tmp_path):
 @pytest.mark.filterwarnings("ignore:torch.compile (does not work|gives other losses)")
 def test_logits_survive_the_backward_pass_of_the_real_compiler():
     config = small_config()
-    compiled, plain = Ensemble(config, [0, 1], compiled=True), Ensemble(config, [0, 1])
+    compiled, plain = SeedStack(config, [0, 1], compiled=True), SeedStack(config, [0, 1])
     losses = compiled.gradients()[0]
     if not compiled._compiled.works:
         pytest.skip("torch.compile does not work on this machine")

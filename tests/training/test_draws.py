@@ -9,8 +9,8 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.checkpoints import load_model
 from gmb_hf.training.config import DrawSettings, RunConfig
-from gmb_hf.training.ensemble import Ensemble, stackable
 from gmb_hf.training.seeds import task_fingerprint, train_seeds
+from gmb_hf.training.stacked import SeedStack, stackable
 
 LAW = DrawSettings(
     operation=("add", "sub", "x2_xy_y2"),
@@ -73,8 +73,8 @@ def test_a_draw_is_of_the_seed_alone_and_of_no_other_draw():
 
 def test_rates_of_its_own_train_each_model_as_torch_does():
     config, seeds = drawing(RATES, model={"layers": 2}, training={"eps": 1e-6}), (5, 0, 9)
-    ensemble = Ensemble(config, seeds, dtype=torch.float64)
-    models = [ensemble.member(index).double() for index in range(len(seeds))]
+    stack = SeedStack(config, seeds, dtype=torch.float64)
+    models = [stack.member(index).double() for index in range(len(seeds))]
     optimizers = []
     for seed, model in zip(seeds, models, strict=True):
         own = config.of_seed(seed).training
@@ -83,20 +83,20 @@ def test_rates_of_its_own_train_each_model_as_torch_does():
             torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), eps=1e-6, **numbers)
         )
     for _ in range(5):
-        before = {name: weight.detach().clone() for name, weight in ensemble.weights.items()}
-        ensemble.gradients()
-        ensemble.update()
-        for name, update in ensemble.last_updates().items():
-            assert difference(update, ensemble.weights[name] - before[name]) <= 1e-9, name
+        before = {name: weight.detach().clone() for name, weight in stack.weights.items()}
+        stack.gradients()
+        stack.update()
+        for name, update in stack.last_updates().items():
+            assert difference(update, stack.weights[name] - before[name]) <= 1e-9, name
         for seed, model, optimizer in zip(seeds, models, optimizers, strict=True):
             optimizer.zero_grad()
             own_loss(model, config, seed)[0].backward()
             optimizer.step()
     for index, model in enumerate(models):
         for name, parameter in model.named_parameters():
-            assert difference(ensemble.weights[name][index], parameter) <= 1e-9, name
-    part = ensemble.some([2, 0])
-    assert torch.equal(part.optimizer.param_groups[0]["lr"][0], ensemble._rates[0][2])
+            assert difference(stack.weights[name][index], parameter) <= 1e-9, name
+    part = stack.some([2, 0])
+    assert torch.equal(part.optimizer.param_groups[0]["lr"][0], stack._rates[0][2])
     assert part.member(0).config.initializer_range == config.of_seed(9).model.initializer_range
 
 

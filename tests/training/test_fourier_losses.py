@@ -8,8 +8,8 @@ import torch
 from training_builders import equations, lively_model, small_config, stacked
 
 from gmb_hf.tasks.modular import OPERATIONS, ModularTask
-from gmb_hf.training.ensemble import task_data
 from gmb_hf.training.observables import KEY_FREQUENCIES, FourierLosses, Observer, places
+from gmb_hf.training.stacked import task_data
 
 ALIKE = [("add", 13), ("sub", 13), ("mul", 13), ("div", 13), ("add", 5), ("mul", 7), ("sub", 2)]
 
@@ -172,8 +172,8 @@ def test_places_are_where_the_operation_adds():
 def test_an_observer_measures_them_where_there_is_a_direction(operation):
     config = small_config(task={"operation": operation, "prime": 7, "corruption_rate": 0.25})
     models = {seed: lively_model(config, seed) for seed in (3, 8)}
-    ensemble = stacked(config, models)
-    found = Observer(ensemble).measure(*ensemble.gradients(keep_logits=True))
+    stack = stacked(config, models)
+    found = Observer(stack).measure(*stack.gradients(keep_logits=True))
     if operation == "sq_sum":
         assert not {"restricted_loss", "excluded_loss"} & found.keys()
         return

@@ -23,18 +23,18 @@ SEEDS = (3, 8)
 
 
 class Shown:
-    """Two lively models as an ensemble, and what a recorder saw of them."""
+    """Two lively models as a stack, and what a recorder saw of them."""
 
     def __init__(self, kind, seeds=SEEDS, **sections):
         self.config = small_config(**sections)
         self.models = {seed: lively_model(self.config, seed) for seed in seeds}
-        self.ensemble = stacked(self.config, self.models)
-        self.recorder = kind(self.ensemble)
-        self.observer = Observer(self.ensemble, [self.recorder])
+        self.stack = stacked(self.config, self.models)
+        self.recorder = kind(self.stack)
+        self.observer = Observer(self.stack, [self.recorder])
         self.found = self.measure()
 
     def measure(self):
-        return self.observer.measure(*self.ensemble.gradients(keep_logits=True))
+        return self.observer.measure(*self.stack.gradients(keep_logits=True))
 
 
 def own_gradient(model, config, seed, part=slice(None)):
@@ -73,8 +73,8 @@ GRADIENT_CASES = [
 def test_the_gradient_at_other_weights_is_autograds(sections):
     config = small_config(**sections)
     models = {seed: lively_model(config, seed) for seed in SEEDS}
-    ensemble = stacked(config, models)
-    losses, found = LossGradient(ensemble, slice(4)).with_losses(measures.flat(ensemble.weights))
+    stack = stacked(config, models)
+    losses, found = LossGradient(stack, slice(4)).with_losses(measures.flat(stack.weights))
     for index, (seed, model) in enumerate(models.items()):
         expected = own_gradient(model, config, seed, slice(4))
         np.testing.assert_allclose(found[index].numpy(), expected, atol=1e-12)
@@ -141,15 +141,15 @@ def test_the_slow_gradient_is_a_moving_average_over_steps():
     for checkpoint in range(3):
         if checkpoint:
             for _ in range(5):
-                shown.ensemble.gradients()
-                shown.ensemble.update()
+                shown.stack.gradients()
+                shown.stack.update()
             shown.found = shown.measure()
         else:
             shown = Shown(Gradients)
-        shown.ensemble.gradients()
+        shown.stack.gradients()
         now = np.stack(
             [
-                np.concatenate([w.grad[i].numpy().ravel() for w in shown.ensemble.weights.values()])
+                np.concatenate([w.grad[i].numpy().ravel() for w in shown.stack.weights.values()])
                 for i in range(2)
             ]
         )
@@ -225,7 +225,7 @@ def test_the_tangent_kernel_is_that_of_each_rows_gradient():
         np.testing.assert_allclose(shown.recorder.state()["last"][index], kernel, rtol=1e-9)
     assert shown.found["kernel_distance"].tolist() == pytest.approx([0, 0], abs=1e-12)
     assert shown.found["kernel_speed"].tolist() == [0, 0]
-    shown.ensemble.update()
+    shown.stack.update()
     again = shown.measure()
     for index, before in enumerate(kernels):
         now = shown.recorder.state()["last"][index].numpy()
@@ -312,9 +312,9 @@ def test_a_seed_alone_gives_what_it_gives_in_company(kind):
 def test_a_resumed_recorder_goes_on(kind):
     shown = Shown(kind)
     state = {name: tensor.clone() for name, tensor in shown.recorder.state().items()}
-    resumed = kind(shown.ensemble)
+    resumed = kind(shown.stack)
     resumed.load_state(state)
-    shown.ensemble.update()
+    shown.stack.update()
     expected = shown.measure()
     shown.observer.recorders = (resumed,)
     again = shown.measure()
@@ -326,5 +326,5 @@ def test_models_with_loops_have_no_inner_columns():
     config = {"layers": 2, "cycles": 2, "inner_steps": 1}
     for kind in (TangentKernel, Perturbations):
         shown = Shown(kind, model=config)
-        assert not activations.shows_activations(shown.ensemble)
+        assert not activations.shows_activations(shown.stack)
         assert shown.recorder.measure(None) == {}

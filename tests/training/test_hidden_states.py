@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from training_builders import lively_model, small_config, stacked
 
-from gmb_hf.training.ensemble import task_data
 from gmb_hf.training.observables import cosines, model_hidden
+from gmb_hf.training.stacked import task_data
 
 
 def test_cosines_by_hand():
@@ -35,8 +35,8 @@ def test_cosines_of_many_seeds_are_those_of_a_loop():
 def test_stacked_states_are_those_of_each_model_by_itself():
     config = small_config(model={"layers": 2})
     models = {seed: lively_model(config, seed) for seed in (3, 5)}
-    ensemble = stacked(config, models)
-    found = ensemble.test.logits(ensemble.weights)[1]
+    stack = stacked(config, models)
+    found = stack.test.logits(stack.weights)[1]
     for place, (seed, model) in enumerate(models.items()):
         data = task_data(config.task, seed)
         rows = torch.from_numpy(data.input_ids[data.test_index])

@@ -116,8 +116,8 @@ def participation(samples):
 def test_against_one_row_and_one_cycle_at_a_time(variant):
     config = small_config(model={**SMOOTH, **parse_variant(variant).fields})
     models = {seed: lively_model(config, seed) for seed in SEEDS}
-    ensemble = stacked(config, models)
-    measured = Observer(ensemble).measure(*ensemble.gradients(keep_logits=True))
+    stack = stacked(config, models)
+    measured = Observer(stack).measure(*stack.gradients(keep_logits=True))
     cycles, steps = config.model.cycles, config.model.inner_steps
     for index, (seed, model) in enumerate(models.items()):
         fast, slow = by_rows(model, equations(config, seed, "test")[0])
@@ -184,8 +184,8 @@ def test_against_one_row_and_one_cycle_at_a_time(variant):
 
 def test_every_observable_is_one_finite_float64_per_seed():
     config = small_config(model={**SMOOTH, **parse_variant("loops-2x2-halting").fields})
-    ensemble = stacked(config, {seed: lively_model(config, seed) for seed in SEEDS})
-    found = Observer(ensemble).measure(*ensemble.gradients(keep_logits=True))
+    stack = stacked(config, {seed: lively_model(config, seed) for seed in SEEDS})
+    found = Observer(stack).measure(*stack.gradients(keep_logits=True))
     for name, values in found.items():
         assert values.dtype == np.float64, name
         assert values.shape == (2,), name

@@ -24,8 +24,8 @@ from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCau
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import seeds as engine
 from gmb_hf.training.config import ModelSettings, RunConfig
-from gmb_hf.training.ensemble import Ensemble, StackedModel
 from gmb_hf.training.rows import RowForward, row_tree
+from gmb_hf.training.stacked import SeedStack, StackedModel
 from gmb_hf.training.variants import parse_variant
 
 VARIANTS = [
@@ -91,8 +91,8 @@ def test_any_loops_of_any_shape_give_the_models_own_loss_and_gradients(data):
 def test_held_out_logits_and_last_hidden_states_are_the_models_own(variant):
     config = looped_config(variant)
     models = {seed: lively_model(config, seed).eval() for seed in SEEDS}
-    ensemble = stacked(config, models)
-    logits, hidden = ensemble.test.logits(ensemble.weights)
+    stack = stacked(config, models)
+    logits, hidden = stack.test.logits(stack.weights)
     for index, (seed, model) in enumerate(models.items()):
         out = model(input_ids=equations(config, seed, "test")[0], output_hidden_states=True)
         assert difference(logits[index], out.logits[:, EQUALS]) <= 1e-10
@@ -142,15 +142,15 @@ def test_rows_of_any_tokens_give_the_models_own_loss_and_gradients(variant):
 @pytest.mark.parametrize("variant", ["loops-2x2", "loops-3x1-halting"])
 def test_a_looped_model_learns_alone_as_in_company_and_goes_on_where_it_stopped(variant):
     config = looped_config(variant, task={"prime": 7})
-    ensemble = Ensemble(config, (5, 0, 9), dtype=torch.float64)
-    together = train_together(ensemble, 10)
+    stack = SeedStack(config, (5, 0, 9), dtype=torch.float64)
+    together = train_together(stack, 10)
     assert (together[-1] < together[0]).all()
-    alone = train_together(Ensemble(config, [9], dtype=torch.float64), 10)
+    alone = train_together(SeedStack(config, [9], dtype=torch.float64), 10)
     torch.testing.assert_close(alone[:, 0], together[:, 2], rtol=1e-6, atol=0)
-    held = {name: value.clone() for name, value in ensemble.state().items()}
-    again = Ensemble(config, (5, 0, 9), dtype=torch.float64)
+    held = {name: value.clone() for name, value in stack.state().items()}
+    again = SeedStack(config, (5, 0, 9), dtype=torch.float64)
     again.load_state(held)
-    assert torch.equal(train_together(again, 3), train_together(ensemble, 3))
+    assert torch.equal(train_together(again, 3), train_together(stack, 3))
 
 
 @pytest.mark.parametrize(

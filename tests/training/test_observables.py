@@ -17,7 +17,6 @@ from training_builders import (
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.training import observables as measures
-from gmb_hf.training.ensemble import Ensemble, task_data
 from gmb_hf.training.observables import (
     EMBEDDING,
     HEAD,
@@ -27,6 +26,7 @@ from gmb_hf.training.observables import (
     Observer,
 )
 from gmb_hf.training.recorders import Recorder, Seldom
+from gmb_hf.training.stacked import SeedStack, task_data
 
 SEEDS = (3, 8)
 CASES = {
@@ -38,17 +38,17 @@ CASES = {
 
 
 class Measured:
-    """Two lively models as an ensemble, what was observed of it, and the models themselves."""
+    """Two lively models as a stack, what was observed of it, and the models themselves."""
 
     def __init__(self, sections, dtype=torch.float64):
         self.config = small_config(**sections)
         self.models = {seed: lively_model(self.config, seed, dtype) for seed in SEEDS}
-        self.ensemble = stacked(self.config, self.models, dtype)
-        self.observer = Observer(self.ensemble)
+        self.stack = stacked(self.config, self.models, dtype)
+        self.observer = Observer(self.stack)
         self.found = self.measure()
 
     def measure(self):
-        return self.observer.measure(*self.ensemble.gradients(keep_logits=True))
+        return self.observer.measure(*self.stack.gradients(keep_logits=True))
 
     def __iter__(self):
         """For every member: seed, model, and its row of what was observed."""
@@ -125,7 +125,7 @@ def test_quantiles_are_those_of_torch(count, dtype):
 def test_an_answer_that_ties_with_another_is_not_right():
     measured = Measured({})
     with torch.no_grad():
-        measured.ensemble.weights[HEAD].zero_()
+        measured.stack.weights[HEAD].zero_()
     found = measured.measure()
     assert found["train_acc"].tolist() == found["test_acc"].tolist() == [0.0, 0.0]
     assert found["train_margin_q90"].tolist() == [0.0, 0.0]
@@ -153,25 +153,25 @@ def test_norms_of_weights_and_gradient(measured):
 
 def test_update_norm_is_that_of_the_step_before():
     config = small_config(model={"layers": 2})
-    ensemble = Ensemble(config, SEEDS, dtype=torch.float64)
-    observer = Observer(ensemble)
-    first = observer.measure(*ensemble.gradients(keep_logits=True))
+    stack = SeedStack(config, SEEDS, dtype=torch.float64)
+    observer = Observer(stack)
+    first = observer.measure(*stack.gradients(keep_logits=True))
     assert first["update_norm"].tolist() == [0.0, 0.0]
     for _ in range(3):
-        before = {name: weight.detach().clone() for name, weight in ensemble.weights.items()}
-        train_together(ensemble, 1)
-        found = observer.measure(*ensemble.gradients(keep_logits=True))
-        moved = [w.detach() - before[name] for name, w in ensemble.weights.items()]
+        before = {name: weight.detach().clone() for name, weight in stack.weights.items()}
+        train_together(stack, 1)
+        found = observer.measure(*stack.gradients(keep_logits=True))
+        moved = [w.detach() - before[name] for name, w in stack.weights.items()]
         expected = torch.cat([change.flatten(1) for change in moved], dim=1).norm(dim=1)
         assert found["update_norm"] == pytest.approx(expected.numpy(), rel=1e-9)
 
 
 def test_updates_may_be_given():
     measured = Measured({})
-    losses, logits = measured.ensemble.gradients(keep_logits=True)
-    updates = {name: torch.ones_like(w) for name, w in measured.ensemble.weights.items()}
+    losses, logits = measured.stack.gradients(keep_logits=True)
+    updates = {name: torch.ones_like(w) for name, w in measured.stack.weights.items()}
     found = measured.observer.measure(losses, logits, updates)
-    count = sum(weight[0].numel() for weight in measured.ensemble.weights.values())
+    count = sum(weight[0].numel() for weight in measured.stack.weights.values())
     assert found["update_norm"] == pytest.approx(math.sqrt(count))
 
 
@@ -194,7 +194,7 @@ def test_spectral_entropies_and_effective_ranks(measured):
 
 def test_effective_rank_counts_equal_singular_values():
     measured = Measured({})
-    embedding = measured.ensemble.weights[EMBEDDING]
+    embedding = measured.stack.weights[EMBEDDING]
     with torch.no_grad():
         embedding[0] = 0.3 * torch.eye(*embedding.shape[1:])
         embedding[1] = 1.0  # rank one
@@ -222,7 +222,7 @@ def test_fourier_gini(measured):
 
 def test_fourier_gini_of_one_frequency_and_of_all_alike():
     measured = Measured({"task": {"prime": 7}})
-    embedding = measured.ensemble.weights[EMBEDDING]
+    embedding = measured.stack.weights[EMBEDDING]
     residues = torch.arange(7, dtype=torch.float64)
     with torch.no_grad():
         embedding[0, :7] = torch.cos(2 * math.pi * 2 * residues / 7)[:, None]
@@ -238,7 +238,7 @@ POWERS_OF_THREE = [1, 3, 2, 6, 4, 5]  # modulo 7
 @pytest.mark.parametrize("operation", ["mul", "div"])
 def test_fourier_gini_of_a_product_is_in_the_order_of_discrete_logarithms(operation):
     measured = Measured({"task": {"prime": 7, "operation": operation}})
-    embedding = measured.ensemble.weights[EMBEDDING]
+    embedding = measured.stack.weights[EMBEDDING]
     logarithm = torch.arange(6, dtype=torch.float64)
     with torch.no_grad():
         embedding[0, 0] = 5.0  # the zero is outside the group
@@ -354,15 +354,15 @@ def test_curvature_and_the_rest_survive_float32():
 
 def test_curvature_of_a_flat_loss_is_zero():
     measured = Measured({})
-    losses, logits = measured.ensemble.gradients(keep_logits=True)
-    for weight in measured.ensemble.weights.values():
+    losses, logits = measured.stack.gradients(keep_logits=True)
+    for weight in measured.stack.weights.values():
         weight.grad.zero_()
     found = measured.observer.measure(losses, logits)
     assert found["curvature"].tolist() == found["gradient_norm"].tolist() == [0.0, 0.0]
 
 
 def test_disagreement_of_noisy_passes(measured):
-    embedding_shape = measured.ensemble.weights[EMBEDDING].shape[1:]
+    embedding_shape = measured.stack.weights[EMBEDDING].shape[1:]
     generator = torch.Generator().manual_seed(0)
     noises = [torch.randn(embedding_shape, generator=generator) for _ in range(NOISE_PASSES)]
     for seed, model, found in measured:
@@ -394,7 +394,7 @@ def test_prediction_change_is_against_the_checkpoint_before():
     before = [measured.logits(seed, "test").argmax(-1) for seed in SEEDS]
     for index, seed in enumerate(SEEDS):
         measured.models[seed] = lively_model(measured.config, seed + 100)
-        measured.ensemble.load_member(index, measured.models[seed])
+        measured.stack.load_member(index, measured.models[seed])
     found = measured.measure()["prediction_change"]
     after = [measured.logits(seed, "test").argmax(-1) for seed in SEEDS]
     expected = [np.mean(old != new) for old, new in zip(before, after, strict=True)]
@@ -416,8 +416,8 @@ def test_correction_rate_is_accuracy_against_the_truth_on_wrong_labels():
 
 def test_correction_rate_of_a_model_that_knows_the_truth_is_one():
     measured = Measured(CASES["wrong labels"])
-    losses, logits = measured.ensemble.gradients(keep_logits=True)
-    knowing = torch.nn.functional.one_hot(measured.ensemble.truth, logits.shape[-1]).double()
+    losses, logits = measured.stack.gradients(keep_logits=True)
+    knowing = torch.nn.functional.one_hot(measured.stack.truth, logits.shape[-1]).double()
     found = measured.observer.measure(losses, knowing)
     assert found["correction_rate"].tolist() == [1.0, 1.0]
     assert found["train_acc"] == pytest.approx(22 / 29)  # the wrong labels are missed
@@ -426,8 +426,8 @@ def test_correction_rate_of_a_model_that_knows_the_truth_is_one():
 def test_a_seed_is_measured_alike_alone_and_in_company():
     together = Measured(SMOOTH)
     for index, seed in enumerate(SEEDS):
-        ensemble = stacked(together.config, {seed: together.models[seed]})
-        alone = Observer(ensemble).measure(*ensemble.gradients(keep_logits=True))
+        stack = stacked(together.config, {seed: together.models[seed]})
+        alone = Observer(stack).measure(*stack.gradients(keep_logits=True))
         for name, values in together.found.items():
             assert alone[name][0] == pytest.approx(values[index], rel=1e-7), name
 
@@ -436,20 +436,20 @@ def test_measuring_changes_neither_weights_nor_gradients():
     measured = Measured({})
     kept = {
         name: (weight.detach().clone(), weight.grad.clone())
-        for name, weight in measured.ensemble.weights.items()
+        for name, weight in measured.stack.weights.items()
     }
     measured.measure()
     for name, (weight, gradient) in kept.items():
-        assert torch.equal(measured.ensemble.weights[name], weight), name
-        assert torch.equal(measured.ensemble.weights[name].grad, gradient), name
+        assert torch.equal(measured.stack.weights[name], weight), name
+        assert torch.equal(measured.stack.weights[name].grad, gradient), name
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_number_that_is_not_finite_names_seed_and_step(value):
     measured = Measured({})
-    measured.ensemble.step = 120
+    measured.stack.step = 120
     with torch.no_grad():
-        measured.ensemble.weights[EMBEDDING][1, 2] = value
+        measured.stack.weights[EMBEDDING][1, 2] = value
     message = "seed 8: train_loss is not finite at step 120; lower training.lr or"
     with pytest.raises(InputError, match=message):
         measured.measure()
@@ -457,8 +457,8 @@ def test_a_number_that_is_not_finite_names_seed_and_step(value):
 
 def test_an_observable_that_overflows_is_named():
     measured = Measured({})
-    losses, logits = measured.ensemble.gradients(keep_logits=True)
-    updates = {name: torch.zeros_like(w) for name, w in measured.ensemble.weights.items()}
+    losses, logits = measured.stack.gradients(keep_logits=True)
+    updates = {name: torch.zeros_like(w) for name, w in measured.stack.weights.items()}
     updates[EMBEDDING][0, 0, 0] = 1e200  # its square is infinite
     with pytest.raises(InputError, match="seed 3: update_norm is not finite at step 0"):
         measured.observer.measure(losses, logits, updates)
@@ -486,7 +486,7 @@ class Mine(Again):
 )
 @pytest.mark.parametrize("every", [0, 5])
 def test_a_recorder_overwrites_no_column(kinds, message, every):
-    ensemble = Measured({}).ensemble
-    recorders = [Seldom(kind(ensemble), every) if every else kind(ensemble) for kind in kinds]
+    stack = Measured({}).stack
+    recorders = [Seldom(kind(stack), every) if every else kind(stack) for kind in kinds]
     with pytest.raises(InputError, match=f"^recorder {message}; give it another name$"):
-        Observer(ensemble, recorders).measure(*ensemble.gradients(keep_logits=True))
+        Observer(stack, recorders).measure(*stack.gradients(keep_logits=True))

@@ -17,9 +17,9 @@ def test_pairs_and_rows_give_the_same_loss_and_gradients(dtype, monkeypatch):
     found = []
     for most in (ALL, NONE):
         monkeypatch.setattr(equations, "MAX_PAIRS", most)
-        ensemble = stacked(CONFIG, models, dtype)
-        losses, logits = ensemble.gradients(keep_logits=True)
-        gradients = {name: weight.grad for name, weight in ensemble.weights.items()}
+        stack = stacked(CONFIG, models, dtype)
+        losses, logits = stack.gradients(keep_logits=True)
+        gradients = {name: weight.grad for name, weight in stack.weights.items()}
         found.append({"losses": losses, "logits": logits, **gradients})
     by_pairs, by_rows = found
     for name, expected in by_rows.items():
@@ -27,9 +27,9 @@ def test_pairs_and_rows_give_the_same_loss_and_gradients(dtype, monkeypatch):
 
 
 def test_which_way_is_taken_depends_on_shapes_alone():
-    ensemble = stacked(CONFIG, {0: lively_model(CONFIG, 0)})
-    assert ensemble.train.by_pairs  # 20 of 25 pairs
-    assert not ensemble.test.by_pairs  # 5 of them
+    stack = stacked(CONFIG, {0: lively_model(CONFIG, 0)})
+    assert stack.train.by_pairs  # 20 of 25 pairs
+    assert not stack.test.by_pairs  # 5 of them
 
 
 def test_deviations_are_those_of_the_sums():

@@ -4,8 +4,8 @@ import pytest
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.training.config import parse_seeds
-from gmb_hf.training.ensemble import Ensemble, initial_model
 from gmb_hf.training.presets import PRESETS, preset
+from gmb_hf.training.stacked import SeedStack, initial_model
 
 
 def test_the_names():
@@ -26,12 +26,12 @@ def test_a_preset_builds_its_task_and_its_model(name):
 @pytest.mark.parametrize("name", ["smoke", "quick", "hierarchical", "formal"])
 def test_a_small_preset_trains(name):
     config = preset(name).changed(["training.steps=10", "training.checkpoint_every=10"])
-    ensemble = Ensemble(config, [0, 1])
-    first = ensemble.gradients()[0]
+    stack = SeedStack(config, [0, 1])
+    first = stack.gradients()[0]
     for _ in range(10):
-        ensemble.gradients()
-        ensemble.update()
-    assert (ensemble.gradients()[0] < first).all()
+        stack.gradients()
+        stack.update()
+    assert (stack.gradients()[0] < first).all()
 
 
 @pytest.mark.parametrize("name", PRESETS)

@@ -28,10 +28,10 @@ class Shown:
     def __init__(self, sections=None, checkpoints=1, kinds=(Representations,)):
         self.config = small_config(**(sections or {}))
         self.models = {seed: lively_model(self.config, seed) for seed in SEEDS}
-        self.ensemble = stacked(self.config, self.models)
-        observer = Observer(self.ensemble, [kind(self.ensemble) for kind in kinds])
+        self.stack = stacked(self.config, self.models)
+        observer = Observer(self.stack, [kind(self.stack) for kind in kinds])
         for _ in range(checkpoints):
-            self.found = observer.measure(*self.ensemble.gradients(keep_logits=True))
+            self.found = observer.measure(*self.stack.gradients(keep_logits=True))
 
     @torch.no_grad()
     def own(self, seed, split="train"):
@@ -288,16 +288,16 @@ def test_a_seed_alone_gives_what_it_gives_in_company(shown):
 
 def test_a_resumed_recorder_goes_on_with_its_windows():
     config = small_config()
-    ensemble = stacked(config, {seed: lively_model(config, seed) for seed in SEEDS})
-    whole = Observer(ensemble, [Representations(ensemble)])
+    stack = stacked(config, {seed: lively_model(config, seed) for seed in SEEDS})
+    whole = Observer(stack, [Representations(stack)])
     for step in range(3):
         if step == 2:
-            resumed = Observer(ensemble, [Representations(ensemble)])
+            resumed = Observer(stack, [Representations(stack)])
             resumed.load_state(whole.state())
             resumed.predictions = whole.predictions
-            again = resumed.measure(*ensemble.gradients(keep_logits=True))
-        found = whole.measure(*ensemble.gradients(keep_logits=True))
-        ensemble.update()
+            again = resumed.measure(*stack.gradients(keep_logits=True))
+        found = whole.measure(*stack.gradients(keep_logits=True))
+        stack.update()
     assert found["loss_heat_capacity"].min() > 0
     for name, values in found.items():
         assert np.array_equal(values, again[name]), name

@@ -11,8 +11,8 @@ from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCau
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import loss_positions
 from gmb_hf.training.config import TrainingSettings
-from gmb_hf.training.ensemble import StackedModel
 from gmb_hf.training.rows import RowForward, row_tree
+from gmb_hf.training.stacked import StackedModel
 
 TASKS = (
     *("add_p5", "sub_p5", "mul_p5", "sq_sum_p5"),

@@ -9,9 +9,9 @@ from training_builders import small_config
 from gmb_hf.base.errors import InputError
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import launch as processes
-from gmb_hf.training.ensemble import task_data
 from gmb_hf.training.launch import Listener
 from gmb_hf.training.seeds import full_batches, train_single, train_stacked, training_rows
+from gmb_hf.training.stacked import task_data
 
 SEEDS = (3, 0)
 CASES = {

@@ -14,35 +14,35 @@ from gmb_hf.training import seeds as chosen
 from gmb_hf.training import seeds as training
 from gmb_hf.training import spectra
 from gmb_hf.training.activations import CopyingHeads
-from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.observables import Observer, ResidueWaves, fourier_basis
 from gmb_hf.training.recorders import Recorder, Seldom
 from gmb_hf.training.seeds import recorders_of
 from gmb_hf.training.spectra import BINS, LEAST_TAIL, CostlySpectra, Spectra
+from gmb_hf.training.stacked import SeedStack
 
 CONFIG = small_config(training={"observables": "published"})
 SEEDS = (3, 8, 5)
 
 
 class Trained:
-    """An ensemble at several checkpoints: what was measured, and each member's weights then."""
+    """A stack at several checkpoints: what was measured, and each member's weights then."""
 
     def __init__(self, config=CONFIG, seeds=SEEDS, checkpoints=4, every=2, kinds=(Spectra,)):
-        self.ensemble = Ensemble(config, seeds, dtype=torch.float64)
-        self.observer = Observer(self.ensemble, [kind(self.ensemble) for kind in kinds])
+        self.stack = SeedStack(config, seeds, dtype=torch.float64)
+        self.observer = Observer(self.stack, [kind(self.stack) for kind in kinds])
         self.found, self.weights, self.updates = [], [], []
         for checkpoint in range(checkpoints):
             if checkpoint:
-                train_together(self.ensemble, every)
-            self.updates.append(self.of_members(self.ensemble.last_updates()))
-            self.found.append(self.observer.measure(*self.ensemble.gradients(keep_logits=True)))
-            self.weights.append(self.of_members(self.ensemble.weights))
+                train_together(self.stack, every)
+            self.updates.append(self.of_members(self.stack.last_updates()))
+            self.found.append(self.observer.measure(*self.stack.gradients(keep_logits=True)))
+            self.weights.append(self.of_members(self.stack.weights))
 
     def of_members(self, tensors):
         """For each member name -> numpy, copied."""
         return [
             {name: tensor[i].detach().numpy().copy() for name, tensor in tensors.items()}
-            for i in range(len(self.ensemble))
+            for i in range(len(self.stack))
         ]
 
     def column(self, name):
@@ -72,7 +72,7 @@ def flat(weights):
 def test_what_is_recorded_is_chosen_by_the_config():
     def kinds(observables):
         config = small_config(training={"observables": observables})
-        return [type(one) for one in recorders_of(Ensemble(config, [3]))]
+        return [type(one) for one in recorders_of(SeedStack(config, [3]))]
 
     assert kinds("usual") == [CopyingHeads]
     assert kinds("published") == [CopyingHeads, *chosen.CHEAP]
@@ -102,7 +102,7 @@ def attention(weights):
 def members(trained):
     """For each checkpoint and member: weights, updates, found, and the member's weights so far."""
     for t, (weights, updates) in enumerate(zip(trained.weights, trained.updates, strict=True)):
-        for s in range(len(trained.ensemble)):
+        for s in range(len(trained.stack)):
             found = {name: values[s] for name, values in trained.found[t].items()}
             yield weights[s], updates[s], found, [past[s] for past in trained.weights[: t + 1]]
 
@@ -197,7 +197,7 @@ def test_windows_of_snapshots(deep, monkeypatch):
     monkeypatch.setattr(spectra, "SNAPSHOTS", 6)  # more than the window is forgotten
     monkeypatch.setattr(spectra, "EDGE_WINDOW", 3)
     monkeypatch.setattr(spectra, "LOCK_WINDOW", 4)
-    trained = Trained(deep.ensemble.config, seeds=(3,), checkpoints=8, every=1)
+    trained = Trained(deep.stack.config, seeds=(3,), checkpoints=8, every=1)
     for _, _, found, past in members(trained):
         shares = []
         for name in ("q1", "k1", "v1", "o1"):
@@ -383,12 +383,12 @@ def test_a_seed_alone_shows_what_it_shows_among_others(trained):
 class Counted(Recorder):
     """How often it was asked: a costly observable whose value is known."""
 
-    def __init__(self, ensemble):
+    def __init__(self, stack):
         self.times = 0
 
     def measure(self, now):
         self.times += 1
-        return {"times": torch.full((len(now.ensemble),), float(self.times))}
+        return {"times": torch.full((len(now.stack),), float(self.times))}
 
     def state(self):
         times = torch.tensor(self.times)

@@ -20,10 +20,10 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import launch
 from gmb_hf.training import seeds as training
 from gmb_hf.training.checkpoints import write_sealed
-from gmb_hf.training.ensemble import Ensemble
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.seeds import pending_groups
 from gmb_hf.training.seeds import train_stacked as train
+from gmb_hf.training.stacked import SeedStack
 
 CONFIG = small_config(task={"corruption_rate": 0.2}, training={"seeds_at_once": 3})
 SEEDS = (4, 0, 9)
@@ -79,17 +79,17 @@ def test_a_log_says_what_made_it(tmp_path):
 def test_the_columns_are_the_observables_of_each_seed_at_each_checkpoint(tmp_path):
     train(CONFIG, SEEDS, tmp_path)
     log = RunLog.read(tmp_path / "logs")
-    ensemble = Ensemble(CONFIG, SEEDS)
-    observer = Observer(ensemble)
+    stack = SeedStack(CONFIG, SEEDS)
+    observer = Observer(stack)
     for row in range(5):
-        found = observer.measure(*ensemble.gradients(keep_logits=True))
+        found = observer.measure(*stack.gradients(keep_logits=True))
         assert set(log.observables) == set(found)
         for name, values in found.items():
             column = log.panel(name).values[:, row]
             np.testing.assert_array_equal(column, values[[1, 0, 2]], err_msg=name)
         for _ in range(5):
-            ensemble.gradients()
-            ensemble.update()
+            stack.gradients()
+            stack.update()
 
 
 def test_the_listener_hears_every_step_and_checkpoint(tmp_path):

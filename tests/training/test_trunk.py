@@ -60,10 +60,10 @@ def test_every_operation_gives_the_models_own_loss_and_gradients(operation, op_t
 
 def test_division_has_its_own_rows():
     config = small_config(task={"operation": "div", "prime": 7})
-    ensemble = stacked(config, {0: lively_model(config, 0)})
-    rows = ensemble.train.answers.shape[1] + ensemble.test.answers.shape[1]
+    stack = stacked(config, {0: lively_model(config, 0)})
+    rows = stack.train.answers.shape[1] + stack.test.answers.shape[1]
     assert rows == 7 * 6
-    for part in (ensemble.train.equations, ensemble.test.equations):
+    for part in (stack.train.equations, stack.test.equations):
         assert (part.second != 0).all()  # nothing is divided by 0
 
 
@@ -95,8 +95,8 @@ def test_any_shape_gives_the_models_own_loss_and_gradients(data):
     )
     seeds = data.draw(st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=3, unique=True))
     models = {seed: lively_model(config, seed) for seed in seeds}
-    ensemble = stacked(config, models)
-    losses, logits = ensemble.gradients(keep_logits=True)
+    stack = stacked(config, models)
+    losses, logits = stack.gradients(keep_logits=True)
     for index, (seed, model) in enumerate(models.items()):
         loss, own_logits = own_loss(model, config, seed)
         loss.backward()
@@ -105,7 +105,7 @@ def test_any_shape_gives_the_models_own_loss_and_gradients(data):
         # A tiny model may have a parameter whose gradient is nothing but rounding.
         largest = max(float(parameter.grad.abs().max()) for parameter in model.parameters())
         for name, parameter in model.named_parameters():
-            found = ensemble.weights[name].grad[index]
+            found = stack.weights[name].grad[index]
             assert float((found - parameter.grad).abs().max()) <= 1e-11 * largest, name
 
 
@@ -113,8 +113,8 @@ def test_any_shape_gives_the_models_own_loss_and_gradients(data):
 def test_held_out_logits_and_last_hidden_states_are_the_models_own(layer_norm):
     config = small_config(model={"layers": 2, "layer_norm": layer_norm})
     models = {seed: lively_model(config, seed) for seed in SEEDS}
-    ensemble = stacked(config, models)
-    logits, hidden = ensemble.test.logits(ensemble.weights)
+    stack = stacked(config, models)
+    logits, hidden = stack.test.logits(stack.weights)
     for index, (seed, model) in enumerate(models.items()):
         out = model(input_ids=equations(config, seed, "test")[0], output_hidden_states=True)
         assert difference(logits[index], out.logits[:, EQUALS]) <= 1e-12
@@ -135,9 +135,9 @@ def test_a_seed_has_the_same_loss_and_gradients_in_any_company():
 
 def test_logits_on_request_do_not_change_the_loss():
     config = small_config()
-    ensemble = stacked(config, {0: lively_model(config, 0)})
-    bare, none = ensemble.train.losses(ensemble.weights)
-    losses, logits = ensemble.train.losses(ensemble.weights, keep_logits=True)
+    stack = stacked(config, {0: lively_model(config, 0)})
+    bare, none = stack.train.losses(stack.weights)
+    losses, logits = stack.train.losses(stack.weights, keep_logits=True)
     assert torch.equal(bare, losses)
     assert none.numel() == 0
     assert logits.shape == (1, 15, 9)  # S, n = 0.6 * 25, V = p + 4
@@ -194,16 +194,16 @@ def test_scores_that_lie_far_apart_stay_finite_and_right(layers, gap, dtype):
     model = model.to(dtype)
     loss, logits = own_loss(model, config, 0)
     loss.backward()
-    ensemble = stacked(config, {0: model}, dtype)
-    losses, found_logits = ensemble.gradients(keep_logits=True)
+    stack = stacked(config, {0: model}, dtype)
+    losses, found_logits = stack.gradients(keep_logits=True)
     # A large score carries a large absolute rounding error, which the exponential turns into a
     # relative one: |score| units in the last place.
     tolerance = max(abs(gap), 100) * TOLERANCE[dtype]
     assert difference(losses[0], loss) <= tolerance
     assert difference(found_logits[0], logits) <= tolerance
     for name, parameter in model.named_parameters():
-        assert ensemble.weights[name].grad.isfinite().all(), name
-        assert difference(ensemble.weights[name].grad[0], parameter.grad) <= tolerance, name
+        assert stack.weights[name].grad.isfinite().all(), name
+        assert difference(stack.weights[name].grad[0], parameter.grad) <= tolerance, name
 
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
@@ -219,10 +219,10 @@ def test_sharp_attention_in_every_layer_stays_finite_and_right(layers):
     assert float(scores.max() - scores.min()) > 100
     loss, _ = own_loss(model, config, 0)
     loss.backward()
-    ensemble = stacked(config, {0: model})
-    assert difference(ensemble.gradients()[0][0], loss) <= 1e-11
+    stack = stacked(config, {0: model})
+    assert difference(stack.gradients()[0][0], loss) <= 1e-11
     for name, parameter in model.named_parameters():
-        assert difference(ensemble.weights[name].grad[0], parameter.grad) <= 1e-10, name
+        assert difference(stack.weights[name].grad[0], parameter.grad) <= 1e-10, name
     single = stacked(config, {0: model}, torch.float32)
     assert float((single.gradients()[0][0].double() - loss).abs().detach()) <= 1e-3
     assert all(weight.grad.isfinite().all() for weight in single.weights.values())

@@ -17,7 +17,7 @@ from training_builders import (
 )
 
 from gmb_hf.modeling.mixers import own_parameter_names
-from gmb_hf.training.ensemble import Ensemble, adamw
+from gmb_hf.training.stacked import SeedStack, adamw
 from gmb_hf.training.variants import parse_variant
 
 VARIANTS = [
@@ -86,8 +86,8 @@ def test_any_variant_of_any_shape_gives_the_models_own_loss_and_gradients(data):
 def test_held_out_logits_and_last_hidden_states_are_the_models_own(variant):
     config = variant_config(variant, layers=2)
     models = {seed: lively_model(config, seed).eval() for seed in SEEDS}
-    ensemble = stacked(config, models)
-    logits, hidden = ensemble.test.logits(ensemble.weights)
+    stack = stacked(config, models)
+    logits, hidden = stack.test.logits(stack.weights)
     for index, (seed, model) in enumerate(models.items()):
         out = model(input_ids=equations(config, seed, "test")[0], output_hidden_states=True)
         assert difference(logits[index], out.logits[:, EQUALS]) <= 1e-10
@@ -98,9 +98,9 @@ def test_held_out_logits_and_last_hidden_states_are_the_models_own(variant):
 def test_steps_are_those_of_the_model_alone_with_the_same_optimizer(variant):
     config = variant_config(variant, training={"eps": 1e-4, "weight_decay": 0.7})
     models = {seed: lively_model(config, seed) for seed in SEEDS}
-    ensemble = stacked(config, models)
-    train_together(ensemble, 5)
-    updates = ensemble.last_updates()
+    stack = stacked(config, models)
+    train_together(stack, 5)
+    updates = stack.last_updates()
     for index, (seed, model) in enumerate(models.items()):
         named = dict(model.named_parameters())
         optimizer = adamw(named, own_parameter_names(model), config.training)
@@ -114,43 +114,43 @@ def test_steps_are_those_of_the_model_alone_with_the_same_optimizer(variant):
             # Weights outside a band count for nothing; here they did not begin at zero.
             inside = masks.get(name.replace(".weight", ".mask"), torch.ones(()))
             expected = (inside * parameter).detach()
-            assert difference(ensemble.weights[name][index].detach(), expected) <= 1e-8, name
+            assert difference(stack.weights[name][index].detach(), expected) <= 1e-8, name
             moved = inside * (parameter.detach() - before[name])
             assert float((updates[name][index] - moved).abs().max()) <= 1e-8, name
 
 
 def test_mixers_learn_ten_times_as_fast_and_do_not_decay():
     config = variant_config("sort-4+blend-8", training={"eps": 1e-15, "weight_decay": 0.7})
-    ensemble = Ensemble(config, SEEDS, dtype=torch.float64)
-    mixing = [name for name in ensemble.weights if ".sort." in name or ".blend." in name]
+    stack = SeedStack(config, SEEDS, dtype=torch.float64)
+    mixing = [name for name in stack.weights if ".sort." in name or ".blend." in name]
     assert sorted(mixing) == [
         "model.blend.alpha",
         "model.blend.offsets",
         "model.layers.0.sort.alpha",
         "model.layers.0.sort.tau",
     ]
-    start = {name: ensemble.weights[name].detach().clone() for name in mixing}
-    train_together(ensemble, 1)  # Adam's first step is the rate, 0.01, whatever the gradient
+    start = {name: stack.weights[name].detach().clone() for name in mixing}
+    train_together(stack, 1)  # Adam's first step is the rate, 0.01, whatever the gradient
     for name in mixing:
-        moved = (ensemble.weights[name].detach() - start[name]).abs()
+        moved = (stack.weights[name].detach() - start[name]).abs()
         torch.testing.assert_close(moved, torch.full_like(moved, 0.1), rtol=1e-6, atol=0)
 
 
 def test_weights_outside_a_band_are_zero_and_stay_zero():
     config = variant_config("banded-4", layers=2)
-    ensemble = Ensemble(config, SEEDS)
-    train_together(ensemble, 10)
+    stack = SeedStack(config, SEEDS)
+    train_together(stack, 10)
     for index in range(2):
-        for name, mask in ensemble.member(index).named_buffers():
-            weight = ensemble.weights[name.replace(".mask", ".weight")][index]
+        for name, mask in stack.member(index).named_buffers():
+            weight = stack.weights[name.replace(".mask", ".weight")][index]
             assert not mask.all()
             assert not weight[~mask].any()
             assert weight[mask].all()
 
 
 def test_a_variant_without_numbers_of_its_own_begins_as_the_dense_model_of_its_seed():
-    dense = Ensemble(variant_config("dense"), SEEDS)
-    mixed = Ensemble(variant_config("blend-8+sort-4+hebbian-4"), SEEDS)
+    dense = SeedStack(variant_config("dense"), SEEDS)
+    mixed = SeedStack(variant_config("blend-8+sort-4+hebbian-4"), SEEDS)
     for name, weight in dense.weights.items():
         assert torch.equal(mixed.weights[name], weight), name
 
@@ -158,9 +158,9 @@ def test_a_variant_without_numbers_of_its_own_begins_as_the_dense_model_of_its_s
 @pytest.mark.parametrize("variant", ["hebbian-4@0.1", "sort-4+blend-8+banded-4+hebbian-2"])
 def test_a_seed_is_the_same_run_alone_and_in_company(variant):
     config = variant_config(variant, task={"prime": 7})
-    together = train_together(Ensemble(config, (5, 0, 9), dtype=torch.float64), 20)
+    together = train_together(SeedStack(config, (5, 0, 9), dtype=torch.float64), 20)
     for column, seed in ((0, 5), (2, 9)):
-        alone = train_together(Ensemble(config, [seed], dtype=torch.float64), 20)
+        alone = train_together(SeedStack(config, [seed], dtype=torch.float64), 20)
         torch.testing.assert_close(alone[:, 0], together[:, column], rtol=1e-6, atol=0)
 
 
@@ -168,17 +168,17 @@ def test_a_seed_is_the_same_run_alone_and_in_company(variant):
 @pytest.mark.parametrize("measured", [False, True], ids=["after the update", "before it"])
 def test_a_resumed_run_goes_on_as_if_it_had_not_stopped(variant, measured):
     config = variant_config(variant)
-    ensemble = Ensemble(config, SEEDS)
-    train_together(ensemble, 4)
+    stack = SeedStack(config, SEEDS)
+    train_together(stack, 4)
     if measured:
-        ensemble.gradients()
-        ensemble.gradients()  # the neighbours pull once in a step, however often it is asked for
-    held = {name: value.clone() for name, value in ensemble.state().items()}
-    moved = ensemble.last_updates()
-    again = Ensemble(config, SEEDS)
+        stack.gradients()
+        stack.gradients()  # the neighbours pull once in a step, however often it is asked for
+    held = {name: value.clone() for name, value in stack.state().items()}
+    moved = stack.last_updates()
+    again = SeedStack(config, SEEDS)
     again.load_state(held)
     for name, update in again.last_updates().items():
         assert torch.equal(update, moved[name]), name
-    assert torch.equal(train_together(again, 6), train_together(ensemble, 6))
-    for name, weight in ensemble.weights.items():
+    assert torch.equal(train_together(again, 6), train_together(stack, 6))
+    for name, weight in stack.weights.items():
         assert torch.equal(again.weights[name], weight), name

@@ -28,15 +28,15 @@ def rows(*shape, seed=0):
 
 
 class Shown:
-    """Two lively models as an ensemble, and what was recorded of them."""
+    """Two lively models as a stack, and what was recorded of them."""
 
     def __init__(self, seeds=SEEDS, **sections):
         self.config = small_config(**sections)
         self.models = {seed: lively_model(self.config, seed) for seed in seeds}
-        self.ensemble = stacked(self.config, self.models)
-        self.recorder = Units(self.ensemble)
-        observer = Observer(self.ensemble, [self.recorder])
-        self.found = observer.measure(*self.ensemble.gradients(keep_logits=True))
+        self.stack = stacked(self.config, self.models)
+        self.recorder = Units(self.stack)
+        observer = Observer(self.stack, [self.recorder])
+        self.found = observer.measure(*self.stack.gradients(keep_logits=True))
 
     def inside(self, seed):
         """Units [n, f], attention [h, n, T] and answers [n] of a member by its own forward."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.training.config import ModelSettings, RunConfig, TaskSettings, TrainingSettings
-from gmb_hf.training.ensemble import Ensemble, initial_model, task_data
+from gmb_hf.training.stacked import SeedStack, initial_model, task_data
 
 TASK = {"operation": "sub", "prime": 5}
 MODEL = {"layers": 1, "heads": 2, "width": 8, "mlp_width": 12}
@@ -47,12 +47,12 @@ def stacked(
     config: RunConfig,
     models: Mapping[int, torch.nn.Module],
     dtype: torch.dtype = torch.float64,
-) -> Ensemble:
-    """The models, given by seed, as one ensemble."""
-    ensemble = Ensemble(config, list(models), dtype=dtype)
+) -> SeedStack:
+    """The models, given by seed, as one stack."""
+    stack = SeedStack(config, list(models), dtype=dtype)
     for index, model in enumerate(models.values()):
-        ensemble.load_member(index, model)
-    return ensemble
+        stack.load_member(index, model)
+    return stack
 
 
 def equations(config: RunConfig, seed: int, split: str = "train") -> tuple[Tensor, Tensor]:
@@ -79,15 +79,15 @@ def difference(found: Tensor, expected: Tensor) -> float:
 def gradients_of_both(config, seeds, dtype, tolerance):
     """For each seed {name: gradients, stacked and the model's own}, once its losses agree."""
     models = {seed: lively_model(config, seed, dtype) for seed in seeds}
-    ensemble = stacked(config, models, dtype)
-    losses, logits = ensemble.gradients(keep_logits=True)
+    stack = stacked(config, models, dtype)
+    losses, logits = stack.gradients(keep_logits=True)
     for index, (seed, model) in enumerate(models.items()):
         loss, own_logits = own_loss(model, config, seed)
         loss.backward()
         assert difference(losses[index], loss) <= tolerance
         assert difference(logits[index], own_logits) <= tolerance
         yield {
-            name: (ensemble.weights[name].grad[index], parameter.grad)
+            name: (stack.weights[name].grad[index], parameter.grad)
             for name, parameter in model.named_parameters()
         }
 
@@ -110,10 +110,10 @@ def assert_variants_same(config, seeds, dtype):
     return owned
 
 
-def train_together(ensemble: Ensemble, steps: int) -> Tensor:
+def train_together(stack: SeedStack, steps: int) -> Tensor:
     """Make so many updates and return the training losses before each, [steps, S]."""
     losses = []
     for _ in range(steps):
-        losses.append(ensemble.gradients()[0])
-        ensemble.update()
-    return torch.stack(losses) if losses else torch.empty(0, len(ensemble))
+        losses.append(stack.gradients()[0])
+        stack.update()
+    return torch.stack(losses) if losses else torch.empty(0, len(stack))

@@ -23,7 +23,7 @@ from gmb_hf.report.curves import align
 from gmb_hf.report.style import BLUE, VERMILION, rate_axis, rate_text, step_axis
 
 _NAMES = ("predictions", "references", "steps")
-_HORIZON, _QUIET = "#F1EFE6", "#EAF2F8"
+_HORIZON, _NEGATIVE = "#F1EFE6", "#EAF2F8"
 
 
 def draw(metric: str, call: dict[str, Any], results: dict[str, Any]) -> Figure:
@@ -54,14 +54,17 @@ def _scores(axes: Axes, judgement: Judgement, *, by_runs: bool) -> None:
     for row in values[:, before]:
         known = np.isfinite(row)
         axes.plot(offsets[before][known], row[known], color=style.SKY, lw=0.6, alpha=0.55)
-    axes.axvspan(-reach, -design.safe_gap, color=_QUIET, zorder=0, lw=0)
+    axes.axvspan(-reach, -design.safe_gap, color=_NEGATIVE, zorder=0, lw=0)
     axes.axvspan(-design.horizon, 0, color=_HORIZON, zorder=0, lw=0)
     axes.set_xlim(-reach, 0)
     target = design.primary_run_budget if by_runs else design.primary_fpr
     tau = (judgement.run_calibrated if by_runs else judgement.calibrated).deployed[target]
     if np.isfinite(tau):
         axes.axhline(tau, color=VERMILION, lw=1.2)
-    for at, label in (((-reach - design.safe_gap) / 2, "quiet"), (-design.horizon / 2, "horizon")):
+    for at, label in (
+        ((-reach - design.safe_gap) / 2, "negative"),
+        (-design.horizon / 2, "horizon"),
+    ):
         axes.text(
             at, 1.0, label, ha="center", va="bottom", fontsize=7, color=style.MUTED,
             transform=axes.get_xaxis_transform(),
@@ -75,10 +78,10 @@ def _discrimination(axes: Axes, judgement: Judgement, results: dict[str, Any]) -
     windows, values = judgement.windows, judgement.evaluation.values
     axes.plot([0, 1], [0, 1], color=style.RULE, lw=1)
     if results["auc"] is not None:
-        risky, quiet = np.sort(values[windows.positive]), np.sort(values[windows.negative])
-        taus = np.unique(np.concatenate([risky, quiet]))
-        true = 1 - np.searchsorted(risky, taus, side="left") / len(risky)
-        false = 1 - np.searchsorted(quiet, taus, side="left") / len(quiet)
+        above, below = np.sort(values[windows.positive]), np.sort(values[windows.negative])
+        taus = np.unique(np.concatenate([above, below]))
+        true = 1 - np.searchsorted(above, taus, side="left") / len(above)
+        false = 1 - np.searchsorted(below, taus, side="left") / len(below)
         axes.plot([*false, 0.0], [*true, 0.0], color=BLUE)
         text = f"AUC {results['auc']:.3f}\nAP {results['ap']:.3f}"
         axes.text(0.95, 0.08, text, ha="right", transform=axes.transAxes)
@@ -123,22 +126,25 @@ def _first_alarm(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> N
     budget = judgement.design.primary_run_budget
     counts = Counter(results[f"outcome_per_run@{budget!r}"])
     colours = {
-        "timely": BLUE, "early": style.SKY, "missed": style.MUTED, "false": VERMILION,
-        "quiet": style.RULE,
+        "timely": BLUE, "early": style.SKY, "miss": style.MUTED, "false_alarm": VERMILION,
+        "correct_rejection": style.RULE,
     }  # fmt: skip
     places = range(len(colours))
     axes.barh(places, [counts[name] for name in colours], height=0.6, color=list(colours.values()))
-    axes.set_yticks(places, list(colours))
+    axes.set_yticks(places, [name.replace("_", " ") for name in colours])
     axes.invert_yaxis()
     axes.set(title=f"First alarms at a budget of {rate_text(budget)} of runs", xlabel="runs")
 
 
 def _robustness(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
-    members = zip(results["member_labels"], results["member_layer_b_pass"], strict=True)
-    counts: Counter[tuple[str, bool]] = Counter(members)
+    members = zip(results["member_passes"], results["member_layer_b_pass"], strict=True)
+    counts: Counter[tuple[bool, bool]] = Counter(members)
     kinds = sorted(counts, reverse=True)
-    names = [f"{label}\nlayer B {'passes' if ok else 'fails'}" for label, ok in kinds]
-    colours = [style.LABEL_COLOURS[label] for label, _ in kinds]
+    names = [
+        "passes" if useful else f"fails\nlayer B {'passes' if operable else 'fails'}"
+        for useful, operable in kinds
+    ]
+    colours = [BLUE if useful else style.RULE for useful, _ in kinds]
     sizes = [counts[kind] for kind in kinds]
     axes.barh(names, sizes, height=0.5, color=colours, edgecolor=style.MUTED, linewidth=0.6)
     axes.set_ylim(-0.5, max(2.5, len(kinds) - 0.5))
@@ -175,10 +181,10 @@ _SETTINGS = (
     Setting("horizon", 100, info="steps before the event"),
     Setting("safe_gap", 200, info="larger than the horizon"),
     Setting("burn_in", 0, info="steps to ignore"),
-    Setting("fpr_targets", "0.01, 0.05, 0.1", info="shares of quiet windows"),
+    Setting("fpr_targets", "0.01, 0.05, 0.1", info="shares of negative windows"),
     Setting("run_budgets", "0.05, 0.1, 0.2", info="shares of runs with a false alarm"),
-    Setting("lead_time_target", 50, info="steps of warning"),
-    Setting("lead_time_median_min", 20, info="for the verdict"),
+    Setting("lead_time_target", 50, info="target lead time, in steps"),
+    Setting("lead_time_median_min", 20, info="minimum median lead time"),
     Setting("calibration", _BY_PROTOCOL, (_BY_PROTOCOL, "in_sample", "cross_run"), info=_WHERE),
     Setting("protocol", "strict", ("strict", "v0.4"), info="of the benchmark"),
 )
@@ -230,8 +236,8 @@ def example() -> str:
         event = 600 + 10 * (run * 17 % 55)
         random = page.noise(run + 1)
         for step in range(0, 1200, 10):
-            warned = run % 5 and 0 < event - step <= 90
-            score = next(random) + (0.9 if warned else 0.0)
+            rises = run % 5 and 0 < event - step <= 90
+            score = next(random) + (0.9 if rises else 0.0)
             lines.append(f"run {run},{step},{score:.3f},{event}")
     return "\n".join(lines)
 

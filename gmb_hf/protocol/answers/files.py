@@ -11,44 +11,51 @@ from __future__ import annotations
 import codecs
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+from pydantic import AfterValidator, ConfigDict, Field
 
 from gmb_hf._version import __version__
+from gmb_hf.base.documents import Section
 from gmb_hf.base.errors import InputError, positive_int, repeated
 from gmb_hf.base.files import atomic_path, check_file, parse_json, read_text, write_jsonl
 from gmb_hf.runs.columns import KEYS, natural_key
 from gmb_hf.runs.joining import MADE_BY
 from gmb_hf.tasks.text import disagreement
 
-_KINDS = {"run": str, "step": int, "prompt": str, "sample": int, "answer": str}
 _SHOWN = 40
 LARGEST = 2**53
 """Logs of runs hold no larger step or seed: from here on not all whole numbers are doubles."""
 
-_WORDS = {str: "text", int: "a whole number"}
-_FORM = "{" + ", ".join(_KINDS) + "}"
+Whole = Annotated[int, Field(ge=0, le=LARGEST)]
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+def _named(run: str) -> str:
+    if not run.strip():
+        raise InputError("is empty; name the run that answered")
+    return run
+
+
+class ModelAnswer(Section):
     """One answer of a checkpoint, the text without the prompt.
 
     `sample` tells which of its answers to this prompt it is, from 0; `seed` is the run's, None
     where nobody says.
     """
 
-    run: str
-    step: int
+    model_config = ConfigDict(extra="ignore")
+
+    run: Annotated[str, AfterValidator(_named)]
+    step: Whole
     prompt: str
-    sample: int
+    sample: Whole
     answer: str
-    seed: int | None = None
+    seed: Whole | None = None
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -57,14 +64,14 @@ class Answer:
 
     def to_json(self) -> str:
         """The line of a file, without its end."""
-        held = {name: value for name, value in asdict(self).items() if value is not None}
-        return json.dumps(held, ensure_ascii=False)
+        return json.dumps(self.plain(), ensure_ascii=False)
 
 
+_FORM = "{run, step, prompt, sample, answer}"
 Checkpoint = tuple[str, int]  # run and step
 
 
-def read_answers(path: str | Path) -> tuple[Answer, ...]:
+def read_answers(path: str | Path) -> tuple[ModelAnswer, ...]:
     """The answers of a file, in its order; blank lines are passed over.
 
     Raises:
@@ -73,7 +80,7 @@ def read_answers(path: str | Path) -> tuple[Answer, ...]:
     """
     place = Path(path)
     check_file(place)
-    found: list[Answer] = []
+    found: list[ModelAnswer] = []
     lines: dict[tuple[str, int, str, int], int] = {}
     seeds: dict[str, int | None] = {}
     with place.open("rb") as file:
@@ -100,16 +107,16 @@ def read_answers(path: str | Path) -> tuple[Answer, ...]:
     return tuple(found)
 
 
-def by_checkpoint(answers: Iterable[Answer]) -> dict[Checkpoint, dict[str, list[Answer]]]:
+def by_checkpoint(answers: Iterable[ModelAnswer]) -> dict[Checkpoint, dict[str, list[ModelAnswer]]]:
     """The answers of each checkpoint by prompt, in the order in which they come."""
-    found: dict[Checkpoint, dict[str, list[Answer]]] = {}
+    found: dict[Checkpoint, dict[str, list[ModelAnswer]]] = {}
     for answer in answers:
         prompts = found.setdefault((answer.run, answer.step), {})
         prompts.setdefault(answer.prompt, []).append(answer)
     return found
 
 
-def require_same_prompts(grouped: Mapping[Checkpoint, Mapping[str, Sequence[Answer]]]) -> None:
+def require_same_prompts(grouped: Mapping[Checkpoint, Mapping[str, Sequence[ModelAnswer]]]) -> None:
     """Refuse checkpoints that were asked other prompts: their means do not compare."""
     everything = {prompt: place for place, prompts in grouped.items() for prompt in prompts}
     for (run, step), prompts in grouped.items():
@@ -131,7 +138,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
-def _parsed(raw: bytes, where: str) -> Answer:
+def _parsed(raw: bytes, where: str) -> ModelAnswer:
     try:
         item = parse_json(raw.decode("utf-8"), where=where)
     except (UnicodeDecodeError, InputError) as error:
@@ -145,25 +152,7 @@ def _parsed(raw: bytes, where: str) -> Answer:
         raise InputError(f"{where}: is not UTF-8 text (byte {error.start} of the line)") from None
     if not isinstance(item, dict):
         raise InputError(f"{where}: is no JSON object {_FORM}")
-    values: dict[str, Any] = {}
-    for name, kind in _KINDS.items():
-        if name not in item:
-            raise InputError(f"{where}: {name!r} is missing; a line has {_FORM}")
-        values[name] = _of_kind(name, item[name], kind, where)
-    if not values["run"].strip():
-        raise InputError(f"{where}: 'run' is empty; name the run that answered")
-    if item.get("seed") is not None:
-        values["seed"] = _of_kind("seed", item["seed"], int, where)
-    return Answer(**values)
-
-
-def _of_kind(name: str, value: Any, kind: type, where: str) -> Any:
-    right = isinstance(value, kind) and not isinstance(value, bool)
-    if not right or (kind is int and not 0 <= value <= LARGEST):
-        bound = "" if kind is str else " of at least 0" if not right or value < 0 else " up to 2^53"
-        must = f"{name!r} must be {_WORDS[kind]}{bound}"
-        raise InputError(f"{where}: {must}, got {shown_json(value)}")
-    return check_text(value, f"{where}: {name!r}") if kind is str else value
+    return ModelAnswer.parse(item, where=where)
 
 
 def check_text(text: str, where: str) -> str:
@@ -221,7 +210,7 @@ class CheckpointScore:
 
 
 @dataclass(frozen=True)
-class Scores:
+class CheckpointScores:
     """One score of many checkpoints: the name of its column, and a line that names what made it."""
 
     name: str
@@ -250,7 +239,7 @@ def check_scores_path(path: str | Path, name: str) -> None:
         raise InputError(f"--name {name!r}: is taken by another column; choose another name")
 
 
-def write_scores(path: str | Path, scores: Scores) -> Path:
+def write_scores(path: str | Path, scores: CheckpointScores) -> Path:
     """Write a file of scores, atomically; `check_scores_path` says which it may be."""
     check_scores_path(path, scores.name)
     place, table = Path(path), scores.table()
@@ -268,8 +257,8 @@ NAME = "self_consistency_disagreement"
 
 
 def consistency(
-    answers: Sequence[Answer], *, first_words: int | None = None, any_case: bool = False
-) -> Scores:
+    answers: Sequence[ModelAnswer], *, first_words: int | None = None, any_case: bool = False
+) -> CheckpointScores:
     """The disagreement of each checkpoint's samples, the mean over its prompts.
 
     White space counts as one space between words, and as nothing at either end.
@@ -308,4 +297,4 @@ def consistency(
     what = "answers" if first_words is None else f"first {first_words} words"
     case = ", in any case" if any_case else ""
     made_by = f"disagreement of {k} samples, {what}{case}; gmb-hf {__version__}"
-    return Scores(NAME, tuple(rows), made_by)
+    return CheckpointScores(NAME, tuple(rows), made_by)

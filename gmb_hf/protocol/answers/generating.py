@@ -24,7 +24,7 @@ from gmb_hf.base.errors import InputError, positive, positive_int
 from gmb_hf.base.files import claim, read_json, write_json, write_text
 from gmb_hf.base.fingerprints import content_hash
 from gmb_hf.base.pretrained import find_model
-from gmb_hf.protocol.answers.files import Answer, read_answers, shown_json
+from gmb_hf.protocol.answers.files import ModelAnswer, read_answers, shown_json
 from gmb_hf.protocol.answers.models import Model, Saved, equally_long
 from gmb_hf.protocol.language.data import load_tokenizer, tokenizer_hash, tokenizer_source
 from gmb_hf.protocol.language.train import DivergedError, continuations
@@ -34,7 +34,7 @@ SCHEMA = "gmb-answers-1"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampling:
+class AnswerSampling:
     """How a prompt is continued.
 
     Attributes:
@@ -74,7 +74,7 @@ def generate(
     checkpoints: Sequence[Saved],
     prompts: Sequence[str],
     out: str | Path,
-    sampling: Sampling,
+    sampling: AnswerSampling,
     *,
     tokenizer: str | None = None,
     batch: int = 64,
@@ -142,8 +142,8 @@ def about_path(out: str | Path) -> Path:
 
 
 def answers_of(
-    model: Model, saved: Saved, prompts: Sequence[str], sampling: Sampling, batch: int
-) -> list[Answer]:
+    model: Model, saved: Saved, prompts: Sequence[str], sampling: AnswerSampling, batch: int
+) -> list[ModelAnswer]:
     """Every prompt's continuations; prompts of equally many tokens are computed together."""
     rows = [model.start + model.ids(prompt) for prompt in prompts]
     sizes = [len(row) for row in rows]
@@ -170,7 +170,9 @@ def answers_of(
         for place, ids in zip(places, made.tolist(), strict=True):
             texts[place] = model.text_after(rows[jobs[place][0]], ids)
     return [
-        Answer(saved.run, saved.step, prompts[prompt], sample, text)
+        ModelAnswer(
+            run=saved.run, step=saved.step, prompt=prompts[prompt], sample=sample, answer=text
+        )
         for (prompt, sample), text in zip(jobs, texts, strict=True)
     ]
 

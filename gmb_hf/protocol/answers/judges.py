@@ -356,14 +356,14 @@ class Rated:
     no mean.
     """
 
-    scores: files.Scores
+    scores: files.CheckpointScores
     rated_now: int
     from_cache: int
     empty: int
 
 
 def rate(
-    answers: Sequence[files.Answer],
+    answers: Sequence[files.ModelAnswer],
     judge: Judge,
     cache: ScoreCache,
     *,
@@ -431,7 +431,7 @@ def rate(
             )
         seed = next(iter(prompts.values()))[0].seed
         rows.append(files.CheckpointScore(run, step, math.fsum(means) / len(means), count, seed))
-    scores = files.Scores(name, tuple(rows), made_by(judge))
+    scores = files.CheckpointScores(name, tuple(rows), made_by(judge))
     return Rated(scores, len(missing), len(keys) - len(missing), empty)
 
 

@@ -43,7 +43,7 @@ _LOCAL = (".yaml", ".yml")
 
 
 @dataclass(frozen=True)
-class Score(Record):
+class TaskScore(Record):
     """One model on one task by one metric.
 
     Attributes:
@@ -68,7 +68,7 @@ class Score(Record):
 
 
 @dataclass(frozen=True)
-class Comparison(Record):
+class TaskComparison(Record):
     """A model less the baseline on the same samples of a task, by a metric that is their mean.
 
     Attributes:
@@ -109,8 +109,8 @@ class Standard(Record):
         versions: of the libraries.
     """
 
-    scores: tuple[Score, ...]
-    comparisons: tuple[Comparison, ...]
+    scores: tuple[TaskScore, ...]
+    comparisons: tuple[TaskComparison, ...]
     baseline: str
     notes: tuple[str, ...]
     models: dict[str, dict[str, Any]]
@@ -383,7 +383,7 @@ def _finite(value: Any) -> float | None:
     return float(value) if known else None
 
 
-def _scores(name: str, held: Mapping[str, Any]) -> Iterator[Score]:
+def _scores(name: str, held: Mapping[str, Any]) -> Iterator[TaskScore]:
     for task, results in held["results"].items():
         for one in results:
             values = held["samples"][task].get(f"{one['metric']},{one['filter']}", [])
@@ -394,15 +394,15 @@ def _scores(name: str, held: Mapping[str, Any]) -> Iterator[Score]:
                 low, high = one["value"] - reach, one["value"] + reach
                 if shares:
                     low, high = max(0.0, low), min(1.0, high)
-            yield Score(
+            yield TaskScore(
                 *(name, task, one["metric"], one["filter"], one["value"], one["stderr"], low, high),
                 *(held["tasks"][task]["samples"], one["higher_is_better"]),
             )
 
 
 def _comparisons(
-    found: Mapping[str, Mapping[str, Any]], scores: Sequence[Score], base: str
-) -> tuple[list[Comparison], list[str]]:
+    found: Mapping[str, Mapping[str, Any]], scores: Sequence[TaskScore], base: str
+) -> tuple[list[TaskComparison], list[str]]:
     """Every model against the baseline where a metric is a mean over samples, and what is not."""
     pairs, without = [], []
     for score in scores:
@@ -430,13 +430,13 @@ def _is_mean(values: NDArray[np.float64], aggregate: float) -> bool:
 
 
 def _comparison(
-    score: Score, base: str, mine: NDArray[np.float64], other: NDArray[np.float64]
-) -> Comparison:
+    score: TaskScore, base: str, mine: NDArray[np.float64], other: NDArray[np.float64]
+) -> TaskComparison:
     gaps = mine - other
     n, mean = len(gaps), float(gaps.mean())
     error = float(gaps.std(ddof=1) / math.sqrt(n)) if n > 1 else 0.0
     reach = _REACH * error
-    return Comparison(
+    return TaskComparison(
         model=score.model,
         baseline=base,
         task=score.task,

@@ -36,21 +36,11 @@ from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCau
 from gmb_hf.protocol.sequential.config import refuse_variant
 from gmb_hf.protocol.sequential.folder import VariantFolder
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.tasks.incontext import (
-    DIMENSION,
-    EXAMPLES,
-    PRIME,
-    REAL,
-    RULES,
-    InContextTask,
-    LinearReal,
-    first_places,
-)
+from gmb_hf.tasks import incontext
 from gmb_hf.tasks.task import Flags, Ints
 from gmb_hf.training import launch
 from gmb_hf.training.checkpoints import Rows, group_name, load_model, save_model
 from gmb_hf.training.config import ModelSettings, TrainingSettings
-from gmb_hf.training.ensemble import StackedModel, pull_matrices, seeded_model, shape_fields
 from gmb_hf.training.folder import check_config, read_design
 from gmb_hf.training.rows import EMBEDDING, RowForward, VectorForward, unshared_tree
 from gmb_hf.training.seeds import versions
@@ -59,12 +49,13 @@ from gmb_hf.training.settings import (
     Config,
     Fraction,
     NotNegative,
-    Settings,
+    SettingsSection,
     Size,
     Whole,
     config_hash,
     one_of,
 )
+from gmb_hf.training.stacked import StackedModel, pull_matrices, seeded_model, shape_fields
 from gmb_hf.training.tracking import Tracking
 from gmb_hf.training.variants import Variant
 
@@ -80,7 +71,7 @@ ANY, NEW = "any", "new"
 _BATCHES, _QUESTIONS = 1, 2  # random streams
 
 
-class PromptSettings(Settings):
+class PromptSettings(SettingsSection):
     """What is asked in a prompt.
 
     Attributes:
@@ -97,7 +88,7 @@ class PromptSettings(Settings):
     """
 
     kind: ClassVar[str] = "prompt"
-    rule: Annotated[str, one_of("rule", (*RULES, REAL))] = "linear"
+    rule: Annotated[str, one_of("rule", (*incontext.RULES, incontext.REAL))] = "linear"
     prime: int | None = None
     dimension: int | None = None
     noise: NotNegative = 0.0
@@ -115,9 +106,11 @@ class PromptSettings(Settings):
         if not isinstance(data, dict):
             return data
         given = {name: value for name, value in data.items() if value is not None}
-        real = given.get("rule") == REAL
-        filled: dict[str, Any] = {"dimension": DIMENSION} if real else {"prime": PRIME}
-        filled = {"examples": EXAMPLES, **filled, **given}
+        real = given.get("rule") == incontext.REAL
+        filled: dict[str, Any] = (
+            {"dimension": incontext.DIMENSION} if real else {"prime": incontext.PRIME}
+        )
+        filled = {"examples": incontext.EXAMPLES, **filled, **given}
         if real and "examples" not in given and isinstance(filled["dimension"], int):
             filled["examples"] = 2 * filled["dimension"]
         if "block" not in given and isinstance(filled["examples"], int):
@@ -125,21 +118,21 @@ class PromptSettings(Settings):
         return filled
 
     def check(self) -> None:
-        real = self.rule == REAL
+        real = self.rule == incontext.REAL
         for name, fits in (("prime", not real), ("dimension", real), ("noise", real)):
             if getattr(self, name) and not fits:
                 raise InputError(f"{name} is not for {self.rule}; leave it out")
         task = self.build()
-        if isinstance(task, InContextTask):
+        if isinstance(task, incontext.InContextTask):
             task.held_out(self.held_out, self.data_seed)
         check_block(self.examples or 0, self.block or 0, "prompt.block")
 
-    def build(self) -> InContextTask | LinearReal:
+    def build(self) -> incontext.InContextTask | incontext.LinearReal:
         """What draws the rows."""
         assert self.examples is not None  # `_filled` sees to it
-        if self.rule == REAL:
-            return LinearReal(self.dimension or 0, self.examples, self.noise)
-        return InContextTask(self.rule, self.prime or 0, self.examples)
+        if self.rule == incontext.REAL:
+            return incontext.LinearReal(self.dimension or 0, self.examples, self.noise)
+        return incontext.InContextTask(self.rule, self.prime or 0, self.examples)
 
     @property
     def tokens(self) -> int:
@@ -150,11 +143,11 @@ class PromptSettings(Settings):
     def words(self) -> int:
         """V: tokens of the vocabulary; of linear_real the numbers that a position is read from."""
         task = self.build()
-        return task.dimension + 2 if isinstance(task, LinearReal) else task.vocab_size
+        return task.dimension + 2 if isinstance(task, incontext.LinearReal) else task.vocab_size
 
     def identity(self) -> dict[str, Any]:
         """The fields that this rule has, as plain data."""
-        other = ("prime", "held_out") if self.rule == REAL else ("dimension", "noise")
+        other = ("prime", "held_out") if self.rule == incontext.REAL else ("dimension", "noise")
         fields = dict(self)
         return {name: value for name, value in fields.items() if name not in other}
 
@@ -217,7 +210,7 @@ class InContextConfig(Config):
             if getattr(self.training, name) != usual:
                 raise InputError(f"training.{name}: in-context probes do without; leave it out")
         rule = self.prompt.rule
-        if rule == REAL or RULES[rule].in_order:
+        if rule == incontext.REAL or incontext.RULES[rule].in_order:
             for name in ("different", "first_values"):
                 if getattr(self.training, name):
                     raise InputError(f"training.{name} is not for {rule}; leave it out")
@@ -258,7 +251,7 @@ def quick(rule: str) -> InContextConfig:
     if rule == "linear":
         prompt = PromptSettings(rule=rule, examples=6)
         training = training.replace(steps=4200, checkpoint_every=100, different=0.5, first_values=4)
-    elif rule == REAL:
+    elif rule == incontext.REAL:
         training = training.replace(steps=3000, checkpoint_every=100)
     return InContextConfig(preset="quick", prompt=prompt, model=model, training=training)
 
@@ -271,25 +264,27 @@ def smoke(rule: str) -> InContextConfig:
     return InContextConfig(preset="smoke", prompt=prompt, model=model, training=training)
 
 
-PRESETS: dict[str, Callable[[str], InContextConfig]] = {"quick": quick, "smoke": smoke}
+PRESETS = {"quick": quick, "smoke": smoke}
 
 
 def preset(name: str, rule: str) -> InContextConfig:
     """The config of that name for a rule; of unknown names `InputError` names the nearest."""
-    choose("rule", rule, (*RULES, REAL), where="--rule")
+    choose("rule", rule, (*incontext.RULES, incontext.REAL), where="--rule")
     return PRESETS[choose("preset", name, tuple(PRESETS))](rule)
 
 
 def model_shape(config: InContextConfig, variant: Variant) -> GrokkingTransformerConfig:
     """The config of the model that is trained; `InputError` where the variant does not fit."""
-    prompt, real = config.prompt, config.prompt.rule == REAL
+    prompt, real = config.prompt, config.prompt.rule == incontext.REAL
     if real and "hebbian_window" in variant.fields:
         raise InputError(
-            f"variant {variant.name!r} pulls the embeddings of tokens together, and {REAL} has no "
-            "tokens; leave it out"
+            f"variant {variant.name!r} pulls the embeddings of tokens together, and "
+            f"{incontext.REAL} has no tokens; leave it out"
         )
     if real and config.model.tied:
-        raise InputError(f"model.tied: what reads the vectors of {REAL} is no output; set it false")
+        raise InputError(
+            f"model.tied: what reads the vectors of {incontext.REAL} is no output; set it false"
+        )
     special = {} if real else {"bos_token_id": prompt.prime, "eos_token_id": prompt.words - 1}
     try:
         return GrokkingTransformerConfig(
@@ -321,7 +316,7 @@ class Questions:
         self._prompt, task = prompt, prompt.build()
         self._positions = tuple(range(1, prompt.tokens - 1, 2))
         self.bayes_accuracy: Floats | None = None
-        if isinstance(task, LinearReal):
+        if isinstance(task, incontext.LinearReal):
             self._x, self._y = task.draw(rng, count)
             _, spread = task.bayes(self._x, self._y)
             self.bayes_loss = spread / task.dimension
@@ -336,7 +331,7 @@ class Questions:
         with np.errstate(divide="ignore"):
             self.bayes_loss = -np.log(right) + 0.0
         self.bayes_accuracy = found.max(axis=2)
-        self.first = first_places(x)
+        self.first = incontext.first_places(x)
         self.repeated = self.first < np.arange(task.pairs)
         self.certain = self.bayes_accuracy == 1
 
@@ -354,7 +349,7 @@ class Questions:
         models, words = like.shape[:2]
 
         def answered(part: slice) -> tuple[Tensor, Tensor]:
-            if self._prompt.rule == REAL:
+            if self._prompt.rule == incontext.REAL:
                 x, y = vectors(self._x[part], self._y[part]).to(like), self._y[part]
                 values, answers = x.expand(models, -1, -1, -1), torch.from_numpy(y).to(like)
                 given = (values, positions, answers.expand(models, -1, -1), words - 2)
@@ -374,7 +369,7 @@ class Questions:
         places, table = torch.tensor(self._positions), model.get_input_embeddings().weight
 
         def answered(part: slice) -> tuple[Tensor, Tensor]:
-            if self._prompt.rule == REAL:
+            if self._prompt.rule == incontext.REAL:
                 values = vectors(self._x[part], self._y[part])[0].to(table)
                 found = model(inputs_embeds=values @ table).logits[:, places, -2]
                 errors = (found - torch.from_numpy(self._y[part]).to(found)).square()
@@ -466,7 +461,7 @@ def question_sets(prompt: PromptSettings, count: int) -> dict[str, Questions]:
     """
     task = prompt.build()
     trained, held = (None, None)
-    if isinstance(task, InContextTask):
+    if isinstance(task, incontext.InContextTask):
         trained, held = task.held_out(prompt.held_out, prompt.data_seed)
     made = {HELD_OUT: Questions(prompt, held, count, 0)}
     if trained is not None:
@@ -503,7 +498,7 @@ class Stream:
         self.values, self._lately = np.full(len(seeds), first), np.zeros(len(seeds))
         self._task, prompt = config.prompt.build(), config.prompt
         self._functions: Ints | None = None
-        if isinstance(self._task, InContextTask):
+        if isinstance(self._task, incontext.InContextTask):
             self._functions = self._task.held_out(prompt.held_out, prompt.data_seed)[0]
         self._positions = tuple(range(1, prompt.tokens - 1, 2))
         self._forward: RowForward | None = None
@@ -521,7 +516,7 @@ class Stream:
     def losses(self, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
         """Losses [S] on this step's rows, with gradients; on request the logits [S, n P, V]."""
         batch, like = self.config.training.batch, self.model.weights[EMBEDDING]
-        if isinstance(self._task, LinearReal):
+        if isinstance(self._task, incontext.LinearReal):
             drawn = [self._task.draw(rng, batch) for rng in self._draws()]
             values = torch.cat([vectors(x, y) for x, y in drawn]).to(like)
             answers = torch.stack([torch.from_numpy(y) for _, y in drawn]).to(like)
@@ -574,7 +569,7 @@ class Stream:
     def batch_accuracy(self, logits: Tensor) -> Floats:
         """Few-shot accuracy on the rows that are about to be trained on, [S]; NaN without any."""
         assert self._forward is not None
-        assert isinstance(self._task, InContextTask)
+        assert isinstance(self._task, incontext.InContextTask)
         right = scored(logits, self._forward.answers)[1].cpu().numpy().astype(np.float64)
         found = []
         for place, rows in enumerate(self.drawn):
@@ -594,7 +589,10 @@ class Stream:
     @property
     def looks(self) -> bool:
         """Whether `widen` looks at this step's rows."""
-        narrow = self.config.training.first_values is not None and self.config.prompt.rule != REAL
+        narrow = (
+            self.config.training.first_values is not None
+            and self.config.prompt.rule != incontext.REAL
+        )
         return (
             narrow
             and self.model.step % LOOK_EVERY == 0
@@ -761,7 +759,7 @@ def train_group(
     for place, seed in enumerate(seeds) if save_models else ():
         with whole_folder(folder.model(variant.name, seed)) as unfinished:
             model = stream.model.member(place)
-            if isinstance(task, InContextTask):
+            if isinstance(task, incontext.InContextTask):
                 save_model(model, unfinished, [task])
             else:
                 with launch.silence_transformers():

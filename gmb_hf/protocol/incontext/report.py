@@ -28,16 +28,7 @@ from gmb_hf.base.errors import InputError, repeated
 from gmb_hf.base.files import write_json, write_text
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.benchmark.events import find_events
-from gmb_hf.protocol.incontext.probes import (
-    ANY,
-    HELD_OUT,
-    NEW,
-    InContextConfig,
-    InContextFolder,
-    check_block,
-    model_shape,
-    train_group,
-)
+from gmb_hf.protocol.incontext import probes
 from gmb_hf.protocol.sequential.folder import refuse_repeated
 from gmb_hf.protocol.sequential.summary import (
     difference_columns,
@@ -157,18 +148,20 @@ def icl_report(
             a k beyond the prompts.
     """
     refuse_repeated(folders, of="gmb icl run")
-    runs = [InContextFolder(folder) for folder in folders]
+    runs = [probes.InContextFolder(folder) for folder in folders]
     configs = [run.config() for run in runs]
     _check_equal(runs, configs)
     prompt = configs[0].prompt
     for k in at:
         if k < 0:
             raise InputError(f"--k {k}: examples are counted from 0")
-        check_block(k, prompt.tokens, f"prompts of {prompt.examples} examples in {folders[0]}")
+        probes.check_block(
+            k, prompt.tokens, f"prompts of {prompt.examples} examples in {folders[0]}"
+        )
     names = [run.path.resolve().name for run in runs]
     if repeated(names) is not None:
         names = [str(run.path) for run in runs]
-    groups: dict[str, tuple[InContextFolder, list[dict[str, Any]]]] = {}
+    groups: dict[str, tuple[probes.InContextFolder, list[dict[str, Any]]]] = {}
     for run, shown in zip(runs, names, strict=True):
         for name, found in run.results().items():
             groups[name if len(runs) == 1 else f"{name} ({shown})"] = (run, found)
@@ -233,7 +226,9 @@ _CAPTIONS = {
 }
 
 
-def _check_equal(runs: Sequence[InContextFolder], configs: Sequence[InContextConfig]) -> None:
+def _check_equal(
+    runs: Sequence[probes.InContextFolder], configs: Sequence[probes.InContextConfig]
+) -> None:
     for run, config in zip(runs[1:], configs[1:], strict=True):
         asked = [one.design()["prompt"] for one in (configs[0], config)]
         difference = first_difference(*asked)
@@ -250,7 +245,7 @@ def _versions(groups: Mapping[str, tuple[Any, list[dict[str, Any]]]]) -> list[tu
 
 
 def _probe(
-    groups: Sequence[Mapping[str, Any]], log: RunLog | None, config: InContextConfig
+    groups: Sequence[Mapping[str, Any]], log: RunLog | None, config: probes.InContextConfig
 ) -> VariantProbe | None:
     """All groups of a variant's seeds as one record; None where every seed has diverged."""
     groups = [one for one in groups if one["seeds"]]
@@ -288,7 +283,7 @@ def _probe(
 
 
 def _events(
-    log: RunLog | None, seeds: Sequence[int], config: InContextConfig
+    log: RunLog | None, seeds: Sequence[int], config: probes.InContextConfig
 ) -> dict[str, tuple[float | None, ...]]:
     """Name of the event -> the step at which each seed has it, None where it has none."""
     if log is None or "test_acc" not in log.observables:
@@ -316,7 +311,7 @@ def _events(
 
 
 def _summarize(
-    config: InContextConfig,
+    config: probes.InContextConfig,
     variants: Mapping[str, VariantProbe],
     baseline: str | None,
     notes: Sequence[str],
@@ -325,12 +320,14 @@ def _summarize(
     base = stats.chosen_baseline(names, baseline)
     quantities: dict[str, dict[str, dict[int, float]]] = {}
     for name, one in variants.items():
-        held = one.scores[HELD_OUT]
+        held = one.scores[probes.HELD_OUT]
         for key in _HEADLINE:
             if key in held:
                 values = dict(zip(one.seeds, held[key].values, strict=True))
                 quantities.setdefault(key, {})[name] = values
-        for point in one.curve(HELD_OUT, NEW) or one.curve(HELD_OUT, ANY):
+        for point in one.curve(probes.HELD_OUT, probes.NEW) or one.curve(
+            probes.HELD_OUT, probes.ANY
+        ):
             measured = point.accuracy or point.loss
             key = f"{'loss' if point.accuracy is None else 'accuracy'}_k{point.k}"
             values = dict(zip(one.seeds, measured.values, strict=True))
@@ -355,7 +352,7 @@ def sentences(summary: InContextSummary) -> list[str]:
     said = []
     for name in sorted(summary.variants, key=lambda one: one != summary.baseline):
         one = summary.variants[name]
-        held, count = one.scores[HELD_OUT], len(one.seeds)
+        held, count = one.scores[probes.HELD_OUT], len(one.seeds)
         seeds = "1 seed" if count == 1 else f"{count} seeds"
         where = "where the examples answer the question"
         if "few_shot_accuracy" in held:
@@ -386,11 +383,15 @@ def icl_tables(summary: InContextSummary, at: Sequence[int] = ()) -> list[Table]
 
 def held_out_table(summary: InContextSummary) -> Table:
     """A row for each k, of functions held out: Bayes, and each variant."""
-    x = NEW if next(iter(summary.variants.values())).curve(HELD_OUT, NEW) else ANY
+    x = (
+        probes.NEW
+        if next(iter(summary.variants.values())).curve(probes.HELD_OUT, probes.NEW)
+        else probes.ANY
+    )
     names = list(summary.variants)
     columns = [Column(f"k, {x} x", str), Column("Bayes", show_mean)]
     columns += [Column(name, show_mean) for name in names]
-    curves = [one.curve(HELD_OUT, x) for one in summary.variants.values()]
+    curves = [one.curve(probes.HELD_OUT, x) for one in summary.variants.values()]
     rows = []
     for points in zip(*curves, strict=True):
         first = points[0]
@@ -408,7 +409,7 @@ def _short(summary: InContextSummary, at: Sequence[int]) -> Table:
     columns += [Column(f"k={k}", show_mean) for k in shown]
     rows: list[list[Any]] = []
     for functions in summary.functions:
-        for x in (ANY, NEW):
+        for x in (probes.ANY, probes.NEW):
             exact = {p.k: _number(_exact(p)) for p in first.curve(functions, x)}
             if exact:
                 rows.append(["Bayes", functions, x, *(exact.get(k, "–") for k in shown)])
@@ -507,8 +508,8 @@ def by_examples(summary: InContextSummary) -> Figure | None:
     kinds = [
         (functions, x)
         for functions in summary.functions
-        for x in (ANY, NEW)
-        if len(first.curve(functions, x)) > 1 and (x == ANY or functions == HELD_OUT)
+        for x in (probes.ANY, probes.NEW)
+        if len(first.curve(functions, x)) > 1 and (x == probes.ANY or functions == probes.HELD_OUT)
     ]
     if not kinds:
         return None
@@ -536,9 +537,9 @@ def by_examples(summary: InContextSummary) -> Figure | None:
                     least = 0.0 if accuracy else 1e-6
                     band = np.clip(low, least, None), np.clip(high, least, 1 if accuracy else None)
                     axes.fill_between(at, *band, color=colour, alpha=0.15, lw=0, zorder=2)
-            which = {HELD_OUT: "functions held out", "all": "all functions"}
+            which = {probes.HELD_OUT: "functions held out", "all": "all functions"}
             title = which.get(functions, f"{functions} functions")
-            axes.set_title(title if x == ANY else f"{title}, new x")
+            axes.set_title(title if x == probes.ANY else f"{title}, new x")
             axes.set_xticks(k)
         for axes in panels[len(kinds) :]:
             axes.set_visible(False)
@@ -623,7 +624,7 @@ class InContextResult(NamedTuple):
 
 
 def run_icl(
-    config: InContextConfig,
+    config: probes.InContextConfig,
     variants: Sequence[Variant],
     seeds: Sequence[int],
     out: str | Path,
@@ -652,14 +653,14 @@ def run_icl(
     device, or a folder that cannot be written to.
     """
     for variant in variants:
-        model_shape(config, variant)  # what does not fit is said before anything is trained
+        probes.model_shape(config, variant)  # what does not fit is said before anything is trained
     trackers, notes = installed(track)
-    place, folder = launch.chosen_device(device), InContextFolder(out)
+    place, folder = launch.chosen_device(device), probes.InContextFolder(out)
     at_once = config.training.seeds_at_once
     jobs = launch.parallel_jobs(jobs, len(variants) * math.ceil(len(seeds) / at_once), place)
     folder.claim(config)
     options: Any = {"device": place, "save_models": save_models, "trackers": trackers}
     steps = config.training.steps
-    folder.train(train_group, config, variants, seeds, steps=steps, jobs=jobs, **options)
+    folder.train(probes.train_group, config, variants, seeds, steps=steps, jobs=jobs, **options)
     made = icl_report([folder.path], folder.path, figures=figures)
     return InContextResult(made, notes, _following(folder.path))

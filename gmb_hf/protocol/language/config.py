@@ -20,7 +20,7 @@ from gmb_hf.training.settings import (
     Fraction,
     NotNegative,
     Positive,
-    Settings,
+    SettingsSection,
     Size,
     Whole,
     one_of,
@@ -32,7 +32,7 @@ BYTES = "byte"
 PRECISIONS = ("no", "bf16", "fp16")
 
 
-class TextSettings(Settings):
+class TextSettings(SettingsSection):
     """How text becomes tokens.
 
     Attributes:
@@ -54,7 +54,7 @@ class TextSettings(Settings):
                 raise InputError(f"{name} is empty")
 
 
-class LanguageTraining(Settings):
+class LanguageTraining(SettingsSection):
     """How the model is trained: AdamW, a linear warm-up, then a cosine to a tenth of the rate.
 
     Attributes:
@@ -102,7 +102,7 @@ class LanguageTraining(Settings):
         return self.lr * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
 
 
-class ConsistencySettings(Settings):
+class ConsistencySettings(SettingsSection):
     """Whether samples of the model agree with each other, measured at every checkpoint.
 
     Attributes:

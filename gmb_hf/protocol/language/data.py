@@ -304,7 +304,7 @@ def check_long_enough(name: str, tokens: int, block: int) -> None:
         )
 
 
-class Blocks:
+class TokenBlocks:
     """A stream cut into blocks anew in every epoch, from another offset and in another order.
 
     Blocks are numbered without end: number i belongs to epoch i // n, and is the same whoever asks

@@ -31,7 +31,7 @@ from gmb_hf.training.launch import chosen_device
 BATCH = 16
 
 
-class Checkpoint(NamedTuple):
+class TextModel(NamedTuple):
     """A causal language model in evaluation mode, its tokenizer, and what it was trained on.
 
     `training_text` is what `training_text.json` says, None where there is none; `identity` is by
@@ -44,7 +44,7 @@ class Checkpoint(NamedTuple):
     identity: str
 
 
-def load_checkpoint(place: str) -> Checkpoint:
+def load_checkpoint(place: str) -> TextModel:
     """The model and the tokenizer of a folder, or of a repository of the Hub (NAME or NAME@REV).
 
     `InputError` where there is no model or no tokenizer, or it is another model's; where weights
@@ -63,7 +63,7 @@ def load_checkpoint(place: str) -> Checkpoint:
     training_text = read_json(note) if note.is_file() else None
     if training_text is not None and not _is_about_text(training_text):
         raise InputError(f"{note}: does not describe a training text; gmb train writes it")
-    return Checkpoint(model.eval(), tokenizer, training_text, source.identity)
+    return TextModel(model.eval(), tokenizer, training_text, source.identity)
 
 
 def _is_about_text(held: Any) -> bool:
@@ -76,14 +76,14 @@ def _is_about_text(held: Any) -> bool:
     )
 
 
-class Windows(NamedTuple):
+class TokenWindows(NamedTuple):
     """How a stream is cut: `block` tokens of context at most, a window every `stride` tokens."""
 
     block: int
     stride: int
 
     @classmethod
-    def of(cls, longest: int, block: int | None = None, stride: int | None = None) -> Windows:
+    def of(cls, longest: int, block: int | None = None, stride: int | None = None) -> TokenWindows:
         """Windows for a model, with what is not given: its longest input, and half of a block.
 
         `InputError` for a block longer than the model's, or a stride longer than the block.
@@ -100,32 +100,32 @@ class Windows(NamedTuple):
         return cls(size, step)
 
 
-class Window(NamedTuple):
+class TokenWindow(NamedTuple):
     """Context and, shifted by one, the tokens predicted from it, [n + 1]; the last are `scored`."""
 
     ids: NDArray[np.int64]
     scored: int
 
 
-def windows(stream: Iterable[NDArray[np.int64]], cut: Windows) -> Iterator[Window]:
+def windows(stream: Iterable[NDArray[np.int64]], cut: TokenWindows) -> Iterator[TokenWindow]:
     """The windows of a stream of tokens, in memory that does not grow with it."""
     held: NDArray[np.int64] = np.empty(0, dtype=np.int64)
     seen = 1  # tokens from the beginning of `held` that are scored; the first is context only
     for ids in stream:
         held = np.concatenate([held, ids])
         while len(held) > cut.block:
-            yield Window(held[: cut.block + 1], cut.block + 1 - seen)
+            yield TokenWindow(held[: cut.block + 1], cut.block + 1 - seen)
             held = held[cut.stride :]
             seen = cut.block + 1 - cut.stride
     if len(held) > seen:
-        yield Window(held, len(held) - seen)
+        yield TokenWindow(held, len(held) - seen)
 
 
 def score_text(
     model: nn.Module,
     tokenizer: Any,
     stream: Iterable[Piece],
-    cut: Windows,
+    cut: TokenWindows,
     *,
     batch: int | None = None,
     tally: Tally | None = None,
@@ -152,7 +152,7 @@ def score_text(
 
 
 @torch.inference_mode()
-def _nats(model: nn.Module, group: Sequence[Window], filler: int) -> float:
+def _nats(model: nn.Module, group: Sequence[TokenWindow], filler: int) -> float:
     """The loss of the scored tokens of some windows, summed in float64."""
     longest = max(len(window.ids) for window in group)
     # Filled up on the right, where a causal model does not look from the left.
@@ -169,7 +169,7 @@ def _nats(model: nn.Module, group: Sequence[Window], filler: int) -> float:
     return float(losses.double().sum())
 
 
-class Scored(NamedTuple):
+class ScoredText(NamedTuple):
     """One model on one text, by their names; a baseline is byte frequencies."""
 
     model: str
@@ -178,7 +178,7 @@ class Scored(NamedTuple):
     is_baseline: bool = False
 
 
-def heldout_table(rows: Sequence[Scored]) -> Table:
+def heldout_table(rows: Sequence[ScoredText]) -> Table:
     """The table; CSV holds every digit."""
 
     def perplexity(value: float) -> str:
@@ -194,7 +194,7 @@ def heldout_table(rows: Sequence[Scored]) -> Table:
     return Table(columns, cells, "heldout", caption)
 
 
-def by_domain(rows: Sequence[Scored], measure: str) -> Table:
+def by_domain(rows: Sequence[ScoredText], measure: str) -> Table:
     """The protocol's comparison: a row for each domain, a column for each variant.
 
     `measure` is "loss", "perplexity" or "bits_per_byte"; names of models head the columns.
@@ -217,7 +217,7 @@ _MEASURES = {
 }
 
 
-def heldout_tables(rows: Sequence[Scored]) -> list[Table]:
+def heldout_tables(rows: Sequence[ScoredText]) -> list[Table]:
     """Every number of every model and text, then each measure by domain and variant."""
     return [heldout_table(rows), *(by_domain(rows, measure) for measure in _MEASURES)]
 
@@ -231,7 +231,7 @@ _BASELINE = "#D9D9D9"
 _HATCHES = (None, "//", "..", "xx")  # tell bars of one colour apart
 
 
-def heldout_bars(rows: Sequence[Scored]) -> Figure:
+def heldout_bars(rows: Sequence[ScoredText]) -> Figure:
     """Bits per byte, which compare models of different tokenizers: less is better.
 
     A group of bars for each text, a bar for each model in it; baselines are grey and come last.
@@ -284,7 +284,7 @@ class Heldout:
         texts: name -> source, separator, bytes, documents, content hash, fingerprint.
     """
 
-    rows: tuple[Scored, ...]
+    rows: tuple[ScoredText, ...]
     models: dict[str, dict[str, Any]]
     texts: dict[str, dict[str, Any]]
 
@@ -330,7 +330,7 @@ def evaluate_heldout(
     `InputError` where a checkpoint or text cannot be read, or the windows are wrong.
     """
     chosen = chosen_device(device)
-    rows: list[Scored] = []
+    rows: list[ScoredText] = []
     models: dict[str, dict[str, Any]] = {}
     tallies: dict[str, Tally] = {}
     baselines: dict[str, list[int]] = {}
@@ -339,7 +339,7 @@ def evaluate_heldout(
         longest = getattr(model.config, "max_position_embeddings", None)
         if longest is None:
             raise InputError(f"{place}: its config has no max_position_embeddings")
-        cut = Windows.of(int(longest), block, stride)
+        cut = TokenWindows.of(int(longest), block, stride)
         model, held = model.to(chosen), training_text or {}
         models[name] = {
             "checkpoint": place,
@@ -360,7 +360,7 @@ def evaluate_heldout(
                 raise InputError(
                     f"{place}: its loss on {text.name} is no finite number; its training diverged"
                 )
-            rows.append(Scored(name, text.name, score))
+            rows.append(ScoredText(name, text.name, score))
         if held:
             names = " + ".join(text["name"] for text in held["texts"])
             baselines.setdefault(f"byte frequencies of {names}", held["byte_counts"])
@@ -368,7 +368,7 @@ def evaluate_heldout(
         for text in texts:
             tally = tallies[text.name]
             unigram = unigram_score(counts, tally.byte_counts, tally.documents)
-            rows.append(Scored(title, text.name, unigram, is_baseline=True))
+            rows.append(ScoredText(title, text.name, unigram, is_baseline=True))
     about = {}
     for text in texts:
         tally = tallies[text.name]

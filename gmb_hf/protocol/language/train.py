@@ -35,10 +35,10 @@ from gmb_hf.protocol.language import data
 from gmb_hf.protocol.language.config import ConsistencySettings, LanguageConfig
 from gmb_hf.tasks.text import Text, disagreement
 from gmb_hf.training.checkpoints import Rows
-from gmb_hf.training.ensemble import MIXER_LR, seeded_model, shape_fields
 from gmb_hf.training.folder import check_config
 from gmb_hf.training.launch import Listener, TrainingBar, on_main, silence_transformers
 from gmb_hf.training.settings import config_hash
+from gmb_hf.training.stacked import MIXER_LR, seeded_model, shape_fields
 
 _PROGRESS = "progress.json"
 _ROWS = 256  # continuations written at once
@@ -276,7 +276,7 @@ def _train_seed(
     accelerator.free_memory()  # of the seed before
     plain = seeded_model(model_shape(config, corpus.tokenizer), seed)
     model, optimizer = accelerator.prepare(plain, make_optimizer(plain, config))
-    blocks = data.Blocks(corpus.train, block, seed)
+    blocks = data.TokenBlocks(corpus.train, block, seed)
     streams = {"train_loss": corpus.train, "test_loss": corpus.test}
     measured = {
         name: data.spaced_blocks(ids, block, training.measured_blocks)

@@ -447,7 +447,7 @@ class VariantFit(Record):
 
 
 @dataclass(frozen=True)
-class Comparison(Record):
+class VariantComparison(Record):
     """A variant less the baseline on the points and seeds of both.
 
     Attributes:
@@ -485,7 +485,7 @@ class ScalingFit(Record):
     draws: int
     seed: int
     variants: dict[str, VariantFit]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[VariantComparison, ...]
     left_out: dict[str, str]
     notes: tuple[str, ...]
 
@@ -700,7 +700,7 @@ _AT = ("loss_at_least", "loss_at_middle", "loss_at_most")
 
 def _compare(
     pair: tuple[Sequence[Cell], Sequence[Cell]], *, count: str, draws: int, seed: int
-) -> Comparison:
+) -> VariantComparison:
     points = [Points.of(cells, count) for cells in pair]
     random = np.random.default_rng(seed)
     weights = draw_weights(points[0].point, draws, random)
@@ -725,7 +725,7 @@ def _compare(
     names = pair[0][0].variant, pair[1][0].variant
     sentence = _sentence(*names, numbers, apart)
     flops = (float(at[0]), float(at[1]), float(at[2]))
-    return Comparison(*names, len(pair[0]), flops, numbers, apart, sentence)
+    return VariantComparison(*names, len(pair[0]), flops, numbers, apart, sentence)
 
 
 def _sentence(

@@ -56,7 +56,7 @@ from gmb_hf.protocol.language.train import (
     train,
 )
 from gmb_hf.protocol.scaling.fit import CELLS, DESIGN, Cell, read_cells
-from gmb_hf.protocol.scaling.source import LETTERS, Source, SourceSettings
+from gmb_hf.protocol.scaling.source import LETTERS, MarkovSource, SourceSettings
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.text import Text
 from gmb_hf.training.config import ModelSettings
@@ -68,7 +68,7 @@ from gmb_hf.training.settings import (
     Config,
     NotNegative,
     Positive,
-    Settings,
+    SettingsSection,
     Size,
     config_hash,
 )
@@ -80,7 +80,7 @@ _AT_ONCE = 1000  # steps between two saved states, at most
 _HEAD = 16
 
 
-class GridTraining(Settings):
+class GridTraining(SettingsSection):
     """How each cell is trained; the rest is AdamW as for every language model.
 
     Attributes:
@@ -220,7 +220,7 @@ def _forward_flops(
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class PlannedCell:
     """A cell that is to be trained; `params` and `tokens` are as they were asked for."""
 
     variant: Variant
@@ -263,7 +263,7 @@ class SourceData:
         from tokenizers import Tokenizer, models
         from transformers import PreTrainedTokenizerFast
 
-        self.source, self._block = Source(settings), training.block
+        self.source, self._block = MarkovSource(settings), training.block
         letters = {letter: place for place, letter in enumerate(LETTERS[: settings.symbols])}
         words = Tokenizer(models.BPE(vocab=letters, merges=[]))
         self.tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token=_END)
@@ -295,7 +295,7 @@ class SourceData:
             self._streams = {seed: self.source.sample(count, random)}
         return self._streams[seed][:count]
 
-    def corpus(self, plan: Plan, tokens: int) -> data.Corpus:
+    def corpus(self, plan: PlannedCell, tokens: int) -> data.Corpus:
         """New symbols for each seed; a cell of more tokens begins with those of one with fewer."""
         text = self.source.settings.text
         identity = {**self.identity, "stream": plan.seed, "tokens": tokens}
@@ -318,7 +318,7 @@ class TextData:
         self.floor = self.test_floor = None
         self._block = training.block
 
-    def corpus(self, plan: Plan, tokens: int) -> data.Corpus:
+    def corpus(self, plan: PlannedCell, tokens: int) -> data.Corpus:
         """The whole stream, of which a training sees so many tokens; `InputError` for too many."""
         held = data.blocks_in(len(self._corpus.train), self._block) * self._block
         if tokens > held:
@@ -358,7 +358,7 @@ def run_grid(
     """
     training, folder = config.training, Path(out)
     plans = [
-        Plan(variant, params, tokens, seed)
+        PlannedCell(variant, params, tokens, seed)
         for seed in seeds
         for params in grid.params
         for variant in variants
@@ -404,11 +404,13 @@ def _seen(training: LanguageConfig) -> int:
     return training.training.steps * training.training.batch * training.text.block
 
 
-def _record(folder: Path, plan: Plan) -> Path:
+def _record(folder: Path, plan: PlannedCell) -> Path:
     return folder / CELLS / f"{plan.name}.json"
 
 
-def _sizes(trainings: dict[Plan, LanguageConfig], tokenizer: Any) -> dict[Plan, Counts]:
+def _sizes(
+    trainings: dict[PlannedCell, LanguageConfig], tokenizer: Any
+) -> dict[PlannedCell, Counts]:
     """What each cell's model counts; `InputError` where two cells are one."""
     _apart(trainings, "params", lambda one: (one.model.layers, one.model.width), "layers and width")
     _apart(trainings, "tokens", lambda one: one.training.steps, "steps")
@@ -422,7 +424,7 @@ def _sizes(trainings: dict[Plan, LanguageConfig], tokenizer: Any) -> dict[Plan, 
     return found
 
 
-def _apart(trainings: dict[Plan, LanguageConfig], name: str, key: Any, what: str) -> None:
+def _apart(trainings: dict[PlannedCell, LanguageConfig], name: str, key: Any, what: str) -> None:
     """Refuse two numbers of the grid that come out as the same cell."""
     seen: dict[Any, int] = {}
     for plan, one in trainings.items():
@@ -435,7 +437,7 @@ def _apart(trainings: dict[Plan, LanguageConfig], name: str, key: Any, what: str
             )
 
 
-def _not_there(trainings: dict[Plan, LanguageConfig], folder: Path) -> None:
+def _not_there(trainings: dict[PlannedCell, LanguageConfig], folder: Path) -> None:
     """Refuse a cell that the folder has under other numbers: it would count twice in the fit."""
     if not any((folder / CELLS).glob("*.json")):
         return
@@ -451,7 +453,7 @@ def _not_there(trainings: dict[Plan, LanguageConfig], folder: Path) -> None:
 
 
 def _outcome(
-    plan: Plan, one: LanguageConfig, size: Counts, work: Path, streams: SourceData | TextData
+    plan: PlannedCell, one: LanguageConfig, size: Counts, work: Path, streams: SourceData | TextData
 ) -> Cell:
     """What the log of a finished cell says."""
     log = RunLog.read(work / "logs" / f"seed_{plan.seed}.parquet")
@@ -485,7 +487,7 @@ def _outcome(
     )
 
 
-def _keep(folder: Path, plan: Plan, work: Path, found: Cell, *, save_models: bool) -> None:
+def _keep(folder: Path, plan: PlannedCell, work: Path, found: Cell, *, save_models: bool) -> None:
     """Copy what stays of a finished cell to its place, write its record, and clear the rest."""
     log = work / "logs" / f"seed_{plan.seed}.parquet"
     write_bytes(folder / "logs" / f"{plan.name}.parquet", log.read_bytes())

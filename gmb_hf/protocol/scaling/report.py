@@ -15,19 +15,7 @@ from gmb_hf._version import __version__
 from gmb_hf.base import escape
 from gmb_hf.base.files import write_json, write_text
 from gmb_hf.base.tables import Column, Table
-from gmb_hf.protocol.scaling.fit import (
-    DELTA,
-    DESIGN,
-    Cell,
-    Estimate,
-    Points,
-    ScalingFit,
-    VariantFit,
-    fit_cells,
-    frontier,
-    law_array,
-    read_cells,
-)
+from gmb_hf.protocol.scaling import fit as fitting
 from gmb_hf.report import style
 from gmb_hf.report.sheet import Sheet
 from gmb_hf.training.folder import read_config_file
@@ -58,7 +46,7 @@ def scaling_report(
     seed: int = 0,
     baseline: str | None = None,
     figures: bool = True,
-) -> tuple[ScalingFit, list[Path]]:
+) -> tuple[fitting.ScalingFit, list[Path]]:
     """Fit the grid in a folder and write what came out; the fit and the files, the page first.
 
     Args:
@@ -70,8 +58,8 @@ def scaling_report(
     `InputError` where the folder holds no grid, or too small a one.
     """
     place = Path(folder)
-    cells, design = read_cells(place), read_config_file(place / DESIGN)
-    fit = fit_cells(cells, count=count, draws=draws, seed=seed, baseline=baseline)
+    cells, design = fitting.read_cells(place), read_config_file(place / fitting.DESIGN)
+    fit = fitting.fit_cells(cells, count=count, draws=draws, seed=seed, baseline=baseline)
     target = place / "fit" if out is None else Path(out)
     made_by = {
         "design": {key: design[key] for key in ("training", "source", "texts") if key in design},
@@ -79,7 +67,13 @@ def scaling_report(
         "versions": design.get("versions"),
         "hash": design.get("hash"),
     }
-    content = {"schema": SCHEMA, "gmb_hf": __version__, "delta": DELTA, **made_by, **fit.to_dict()}
+    content = {
+        "schema": SCHEMA,
+        "gmb_hf": __version__,
+        "delta": fitting.DELTA,
+        **made_by,
+        **fit.to_dict(),
+    }
     data, tables = write_json(target / "fit.json", content), scaling_tables(cells, fit)
     drawn = {}
     if figures:
@@ -98,7 +92,7 @@ def scaling_report(
     return fit, [page, card, data, *others]
 
 
-def scaling_sentences(fit: ScalingFit) -> list[str]:
+def scaling_sentences(fit: fitting.ScalingFit) -> list[str]:
     """The answer of each variant, whether the known floor is found, and the comparisons."""
     said = []
     for name, one in fit.variants.items():
@@ -117,7 +111,7 @@ def scaling_sentences(fit: ScalingFit) -> list[str]:
     return [*said, *(pair.sentence for pair in fit.comparisons)]
 
 
-def shown(found: Estimate | None, digits: int = 3) -> str:
+def shown(found: fitting.Estimate | None, digits: int = 3) -> str:
     """A number with its interval: `0.452 [0.431, 0.470]`."""
     if found is None:
         return "–"
@@ -131,11 +125,11 @@ def _bounds() -> list[Column]:
     return [Column(name, lambda value: f"{value:.4g}") for name in ("value", "low", "high")]
 
 
-def _cells_of(found: Estimate | None) -> tuple[float | None, ...]:
+def _cells_of(found: fitting.Estimate | None) -> tuple[float | None, ...]:
     return (None,) * 3 if found is None else (found.value, found.low, found.high)
 
 
-def scaling_tables(cells: Sequence[Cell], fit: ScalingFit) -> list[Table]:
+def scaling_tables(cells: Sequence[fitting.Cell], fit: fitting.ScalingFit) -> list[Table]:
     """`law`, `isoflop`, `comparison` (of several variants) and `cells`."""
     rows: list[Any] = []
     for name, one in fit.variants.items():
@@ -185,16 +179,16 @@ def scaling_tables(cells: Sequence[Cell], fit: ScalingFit) -> list[Table]:
     return found
 
 
-def _keys(numbers: Mapping[str, Estimate]) -> list[tuple[str, str]]:
+def _keys(numbers: Mapping[str, fitting.Estimate]) -> list[tuple[str, str]]:
     return [(key, label) for key, label in _NAMES.items() if key in numbers]
 
 
-def _loss(cell: Cell) -> float | None:
+def _loss(cell: fitting.Cell) -> float | None:
     return None if cell.diverged else cell.loss
 
 
 def scaling_card(
-    fit: ScalingFit,
+    fit: fitting.ScalingFit,
     sentences: Iterable[str],
     notes: Iterable[str],
     facts: Iterable[tuple[str, str]],
@@ -221,12 +215,12 @@ def scaling_card(
     return "\n\n".join(parts) + "\n"
 
 
-By = Mapping[str, Sequence[Cell]]
+By = Mapping[str, Sequence[fitting.Cell]]
 
 
-def _means(cells: Sequence[Cell]) -> dict[tuple[int, int], tuple[float, float]]:
+def _means(cells: Sequence[fitting.Cell]) -> dict[tuple[int, int], tuple[float, float]]:
     """(size, tokens) as asked for -> FLOPs, mean loss over seeds."""
-    found: dict[tuple[int, int], list[Cell]] = {}
+    found: dict[tuple[int, int], list[fitting.Cell]] = {}
     for one in cells:
         found.setdefault((one.params, one.tokens), []).append(one)
     return {
@@ -266,7 +260,9 @@ def _log_axis(axes: Axes, text: Callable[[float], str]) -> None:
     axes.xaxis.set_minor_formatter(NullFormatter())
 
 
-def _panels(fit: ScalingFit, text: Callable[[float], str]) -> tuple[Figure, list[tuple[str, Axes]]]:
+def _panels(
+    fit: fitting.ScalingFit, text: Callable[[float], str]
+) -> tuple[Figure, list[tuple[str, Axes]]]:
     """A panel for each variant, side by side on the same axes."""
     count = len(fit.variants)
     figure = style.new_figure(min(2.2 + 3.2 * count, 11.0), 3.3)
@@ -278,7 +274,7 @@ def _panels(fit: ScalingFit, text: Callable[[float], str]) -> tuple[Figure, list
     return figure, pairs
 
 
-def _floor(axes: Axes, one: VariantFit) -> None:
+def _floor(axes: Axes, one: fitting.VariantFit) -> None:
     """The fitted floor with its interval, and the exact one."""
     found = one.numbers["E"]
     if found.low is not None and found.high is not None:
@@ -290,13 +286,13 @@ def _floor(axes: Axes, one: VariantFit) -> None:
         axes.axhline(one.known, color=style.VERMILION, lw=1, ls=style.DOTTED, label=name)
 
 
-def loss_by_compute(by_variant: By, fit: ScalingFit) -> Figure:
+def loss_by_compute(by_variant: By, fit: fitting.ScalingFit) -> Figure:
     """Loss against compute: a line for each size, and the frontier of the fitted law."""
     with style.house_style():
         figure, panels = _panels(fit, _flops_text)
         for place, (name, axes) in enumerate(panels):
             cells, one = by_variant[name], fit.variants[name]
-            means, points = _means(cells), Points.of(cells, fit.count)
+            means, points = _means(cells), fitting.Points.of(cells, fit.count)
             sizes = sorted({size for size, _ in means})
             for turn, (size, colour) in enumerate(zip(sizes, _shades(len(sizes)), strict=True)):
                 line = np.array([pair for key, pair in means.items() if key[0] == size]).T
@@ -305,7 +301,7 @@ def loss_by_compute(by_variant: By, fit: ScalingFit) -> Figure:
                 label = f"N = {exact:,}" if len(panels) == 1 else f"N about {size:,}"
                 axes.plot(*line, marker=mark, ms=4, lw=1, color=colour, label=label, zorder=2)
             flops = np.geomspace(points.flops.min(), points.flops.max() * 3, 60)
-            best = frontier(law_array(one.law), points, flops)[0]
+            best = fitting.frontier(fitting.law_array(one.law), points, flops)[0]
             axes.plot(flops, best, color=style.INK, lw=1.8, label="frontier of the fit", zorder=3)
             _floor(axes, one)
             axes.set_xlabel("training compute (FLOPs)")
@@ -315,7 +311,7 @@ def loss_by_compute(by_variant: By, fit: ScalingFit) -> Figure:
         return figure
 
 
-def iso_flop_parabolas(by_variant: By, fit: ScalingFit) -> Figure:
+def iso_flop_parabolas(by_variant: By, fit: fitting.ScalingFit) -> Figure:
     """Loss against size at equal compute, with the parabolas and their minima."""
     with style.house_style():
         figure, panels = _panels(fit, _count_text)
@@ -347,14 +343,14 @@ def iso_flop_parabolas(by_variant: By, fit: ScalingFit) -> Figure:
 _COUNT = {"non_embedding": "without embeddings", "parameters": "all"}
 
 
-def residual_panels(by_variant: By, fit: ScalingFit) -> Figure:
+def residual_panels(by_variant: By, fit: fitting.ScalingFit) -> Figure:
     """Residuals of log L against size and against tokens, a mark for each cell."""
     with style.house_style():
         figure = style.new_figure(7.2, 3.0)
         left, right = figure.subplots(1, 2, sharey=True)
         count = len(fit.variants)
         for place, (name, one) in enumerate(fit.variants.items()):
-            points = Points.of(by_variant[name], fit.count)
+            points = fitting.Points.of(by_variant[name], fit.count)
             residual = 100 * (np.log(points.loss) - np.log(one.law(points.n, points.d)))
             look: Any = {
                 "marker": style.variant_marker(place),

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from gmb_hf.base.documents import read_value
 from gmb_hf.base.errors import InputError, choose
-from gmb_hf.training.settings import Fraction, Positive, Settings, Size, Whole
+from gmb_hf.training.settings import Fraction, Positive, SettingsSection, Size, Whole
 
 Floats = NDArray[np.float64]
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -38,7 +38,7 @@ _CLOSE_ENOUGH, _FAR = 1e-14, 1e-9
 _AT_ONCE = 1 << 20
 
 
-class SourceSettings(Settings):
+class SourceSettings(SettingsSection):
     """What a source is drawn from.
 
     Attributes:
@@ -90,7 +90,7 @@ def parse_source(text: str) -> SourceSettings:
     return SourceSettings.parse(given, where=f"--source {text}")
 
 
-class Source:
+class MarkovSource:
     """A source and its exact entropies.
 
     A state is the number with the digits of the last m symbols, the last one lowest.

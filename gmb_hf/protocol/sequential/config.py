@@ -20,7 +20,15 @@ from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import LOSS_POSITIONS, Task, TaskData
 from gmb_hf.training.config import ModelSettings, TrainingSettings
 from gmb_hf.training.presets import paper
-from gmb_hf.training.settings import Config, Fraction, Positive, Settings, Size, config_hash, one_of
+from gmb_hf.training.settings import (
+    Config,
+    Fraction,
+    Positive,
+    SettingsSection,
+    Size,
+    config_hash,
+    one_of,
+)
 
 MODULAR, FORMAL = "modular", "formal"
 SUITES: dict[str, tuple[str, ...]] = {
@@ -32,7 +40,7 @@ SUITES: dict[str, tuple[str, ...]] = {
 PROTOCOL_PRIME = 97
 
 
-class SuiteSettings(Settings):
+class SuiteSettings(SettingsSection):
     """What is learned, one task after the other.
 
     Attributes:
@@ -115,7 +123,7 @@ class SuiteSettings(Settings):
         return self.build(self.tasks[0]).vocab_size
 
 
-class PhaseSettings(Settings):
+class PhaseSettings(SettingsSection):
     """How the phases differ, and how one ends.
 
     Attributes:

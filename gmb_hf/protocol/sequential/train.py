@@ -20,8 +20,8 @@ from gmb_hf.protocol.sequential.matrix import RetentionMatrix
 from gmb_hf.tasks.task import TaskData, loss_positions
 from gmb_hf.training.blocks import Forward, Weights
 from gmb_hf.training.checkpoints import Rows
-from gmb_hf.training.ensemble import StackedModel, exact_forward, pull_matrices, seeded_model
-from gmb_hf.training.ensemble import model_shape as task_shape
+from gmb_hf.training.stacked import StackedModel, exact_forward, pull_matrices, seeded_model
+from gmb_hf.training.stacked import model_shape as task_shape
 from gmb_hf.training.variants import Variant
 
 

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
-from gmb_hf.training.ensemble import Ensemble, initial_model, model_config, task_data
+from gmb_hf.training.stacked import SeedStack, initial_model, model_config, task_data
 
 COMPANY = (5, 0, 9, 17, 3, 8, 11)
 DEEP = {"layers": 2, "activation": "gelu_new", "tied": True}
@@ -26,29 +26,29 @@ EOS = 5 + 3  # of p = 5: no equation reads it, and with an untied head no loss d
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 def test_initial_weights_are_those_of_transformers_after_set_seed(tied):
     config = small_config(model={"layers": 2, "tied": tied})
-    ensemble = Ensemble(config, COMPANY)
+    stack = SeedStack(config, COMPANY)
     for index, seed in enumerate(COMPANY):
         transformers.set_seed(seed)
         model = GrokkingTransformerForCausalLM(model_config(config))
         named = dict(model.named_parameters())
-        assert named.keys() == ensemble.weights.keys()
+        assert named.keys() == stack.weights.keys()
         for name, parameter in named.items():
-            assert torch.equal(ensemble.weights[name][index], parameter), name
+            assert torch.equal(stack.weights[name][index], parameter), name
 
 
 def test_making_an_ensemble_leaves_the_global_random_state_alone():
     torch.manual_seed(7)
     before = torch.get_rng_state()
-    Ensemble(small_config(), [3, 4])
+    SeedStack(small_config(), [3, 4])
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_different_seeds_start_and_split_differently():
-    ensemble = Ensemble(small_config(), [0, 1])
-    embedding = ensemble.weights["model.embed_tokens.weight"]
+    stack = SeedStack(small_config(), [0, 1])
+    embedding = stack.weights["model.embed_tokens.weight"]
     assert not torch.equal(embedding[0], embedding[1])
-    assert not torch.equal(ensemble.train.equations.pair[0], ensemble.train.equations.pair[1])
-    assert ensemble.fingerprints[0] != ensemble.fingerprints[1]
+    assert not torch.equal(stack.train.equations.pair[0], stack.train.equations.pair[1])
+    assert stack.fingerprints[0] != stack.fingerprints[1]
 
 
 # A sum in another order differs in its last bit, and Adam, which divides by the gradient's own
@@ -60,11 +60,11 @@ def test_different_seeds_start_and_split_differently():
 )
 def test_a_seed_is_the_same_run_alone_in_company_and_in_another_order(model, dtype, tolerance):
     config = small_config(task={"prime": 7}, model=model)
-    together = train_together(Ensemble(config, COMPANY, dtype=dtype), 30)
-    backwards = train_together(Ensemble(config, COMPANY[::-1], dtype=dtype), 30).flip(1)
+    together = train_together(SeedStack(config, COMPANY, dtype=dtype), 30)
+    backwards = train_together(SeedStack(config, COMPANY[::-1], dtype=dtype), 30).flip(1)
     torch.testing.assert_close(backwards, together, rtol=tolerance, atol=0)
     for seed in (COMPANY[0], COMPANY[3]):
-        alone = train_together(Ensemble(config, [seed], dtype=dtype), 30)
+        alone = train_together(SeedStack(config, [seed], dtype=dtype), 30)
         column = COMPANY.index(seed)
         torch.testing.assert_close(alone[:, 0], together[:, column], rtol=tolerance, atol=0)
     assert (together[-1] < 0.9 * together[0]).all()  # it did train
@@ -73,28 +73,28 @@ def test_a_seed_is_the_same_run_alone_in_company_and_in_another_order(model, dty
 def test_a_step_is_that_of_an_ordinary_adamw():
     config = small_config(model=DEEP, training={"eps": 1e-6, "beta1": 0.8, "weight_decay": 0.7})
     model = lively_model(config, 3)
-    ensemble = stacked(config, {3: model})
+    stack = stacked(config, {3: model})
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=1e-2, betas=(0.8, 0.98), eps=1e-6, weight_decay=0.7
     )
     for _ in range(5):
-        ensemble.gradients()
-        ensemble.update()
+        stack.gradients()
+        stack.update()
         optimizer.zero_grad()
         own_loss(model, config, 3)[0].backward()
         optimizer.step()
-    assert ensemble.step == 5
+    assert stack.step == 5
     for name, parameter in model.named_parameters():
-        assert difference(ensemble.weights[name][0], parameter) <= 1e-6, name
+        assert difference(stack.weights[name][0], parameter) <= 1e-6, name
 
 
 def test_member_is_a_checkpoint_that_transformers_loads(tmp_path):
     config = small_config(task={"prime": 7}, model={"layers": 2, "tied": True})
-    ensemble = Ensemble(config, (4, 9))
-    train_together(ensemble, 10)
-    losses, logits = ensemble.gradients(keep_logits=True)
-    for index, seed in enumerate(ensemble.seeds):
-        ensemble.member(index).save_pretrained(tmp_path / str(seed))
+    stack = SeedStack(config, (4, 9))
+    train_together(stack, 10)
+    losses, logits = stack.gradients(keep_logits=True)
+    for index, seed in enumerate(stack.seeds):
+        stack.member(index).save_pretrained(tmp_path / str(seed))
         loaded = AutoModelForCausalLM.from_pretrained(tmp_path / str(seed))
         assert type(loaded) is GrokkingTransformerForCausalLM
         loss, own_logits = own_loss(loaded, config, seed)
@@ -103,36 +103,36 @@ def test_member_is_a_checkpoint_that_transformers_loads(tmp_path):
 
 
 def test_member_does_not_share_memory_with_the_ensemble():
-    ensemble = Ensemble(small_config(), [0])
-    model = ensemble.member(0)
+    stack = SeedStack(small_config(), [0])
+    model = stack.member(0)
     before = model.model.norm.weight.detach().clone()
-    train_together(ensemble, 1)
+    train_together(stack, 1)
     assert torch.equal(model.model.norm.weight, before)
 
 
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 def test_load_member_takes_a_model_in_and_member_gives_it_back(tied):
     config = small_config(model={"tied": tied})
-    ensemble = Ensemble(config, [0, 1, 2])
-    neighbours = {name: weight[[0, 2]].clone() for name, weight in ensemble.weights.items()}
+    stack = SeedStack(config, [0, 1, 2])
+    neighbours = {name: weight[[0, 2]].clone() for name, weight in stack.weights.items()}
     model = lively_model(config, 1, torch.float32)
-    ensemble.load_member(1, model)
-    for name, value in ensemble.member(1).state_dict().items():
+    stack.load_member(1, model)
+    for name, value in stack.member(1).state_dict().items():
         assert torch.equal(value, model.state_dict()[name]), name
-    for name, weight in ensemble.weights.items():
+    for name, weight in stack.weights.items():
         assert torch.equal(weight[[0, 2]], neighbours[name]), name
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-10), (torch.float32, 1e-4)])
 def test_last_updates_is_the_true_difference(dtype, tolerance):
     config = small_config(model={"layers": 2}, training={"eps": 1e-5, "weight_decay": 0.3})
-    ensemble = Ensemble(config, [0, 1], dtype=dtype)
-    assert all(not update.any() for update in ensemble.last_updates().values())
+    stack = SeedStack(config, [0, 1], dtype=dtype)
+    assert all(not update.any() for update in stack.last_updates().values())
     for _ in range(4):
-        before = {name: weight.detach().clone() for name, weight in ensemble.weights.items()}
-        train_together(ensemble, 1)
-        found = ensemble.last_updates()
-        for name, weight in ensemble.weights.items():
+        before = {name: weight.detach().clone() for name, weight in stack.weights.items()}
+        train_together(stack, 1)
+        found = stack.last_updates()
+        for name, weight in stack.weights.items():
             true = weight.detach() - before[name]
             # A step is about lr = 0.01; the weights that it is a difference of are up to 1.
             assert float((found[name] - true).abs().max()) <= tolerance * 0.01, name
@@ -140,26 +140,26 @@ def test_last_updates_is_the_true_difference(dtype, tolerance):
 
 def test_parameters_that_no_loss_reaches_still_decay():
     config = small_config(training={"weight_decay": 0.5, "lr": 1e-2})
-    ensemble = Ensemble(config, [0, 1], dtype=torch.float64)
+    stack = SeedStack(config, [0, 1], dtype=torch.float64)
     tokens, positions = "model.embed_tokens.weight", "model.embed_positions.weight"
-    start = {name: ensemble.weights[name].detach().clone() for name in (tokens, positions)}
-    ensemble.gradients()
-    assert not ensemble.weights[tokens].grad[:, EOS].any()
-    assert not ensemble.weights[positions].grad[:, 5:].any()
-    assert ensemble.weights[tokens].grad[:, :5].any(dim=2).all()
-    train_together(ensemble, 7)
+    start = {name: stack.weights[name].detach().clone() for name in (tokens, positions)}
+    stack.gradients()
+    assert not stack.weights[tokens].grad[:, EOS].any()
+    assert not stack.weights[positions].grad[:, 5:].any()
+    assert stack.weights[tokens].grad[:, :5].any(dim=2).all()
+    train_together(stack, 7)
     kept = (1 - 1e-2 * 0.5) ** 7
     for name, place in ((tokens, slice(EOS, EOS + 1)), (positions, slice(5, 8))):
         expected = start[name][:, place] * kept
-        torch.testing.assert_close(ensemble.weights[name][:, place].detach(), expected)
+        torch.testing.assert_close(stack.weights[name][:, place].detach(), expected)
 
 
 def test_a_parameter_that_the_forward_never_reads_has_a_gradient_of_zeros():
-    ensemble = Ensemble(small_config(), [0])
+    stack = SeedStack(small_config(), [0])
     extra = torch.ones(1, 3, requires_grad=True)
-    ensemble.weights["unused.weight"] = extra
-    ensemble.optimizer.add_param_group({"params": [extra]})
-    train_together(ensemble, 3)
+    stack.weights["unused.weight"] = extra
+    stack.optimizer.add_param_group({"params": [extra]})
+    train_together(stack, 3)
     assert torch.equal(extra.grad, torch.zeros(1, 3))
     torch.testing.assert_close(extra.detach(), torch.full((1, 3), (1 - 1e-2 * 0.5) ** 3))
 
@@ -169,16 +169,16 @@ def test_the_split_is_drawn_from_the_runs_seed_or_from_a_fixed_one():
     assert not (task_data(tied.task, 1).train_index == task_data(tied.task, 2).train_index).all()
     assert (task_data(fixed.task, 1).train_index == task_data(fixed.task, 2).train_index).all()
     assert (task_data(fixed.task, 1).train_index == task_data(tied.task, 42).train_index).all()
-    ensemble = Ensemble(fixed, [1, 2])
-    assert torch.equal(ensemble.train.equations.pair[0], ensemble.train.equations.pair[1])
-    embedding = ensemble.weights["model.embed_tokens.weight"]
+    stack = SeedStack(fixed, [1, 2])
+    assert torch.equal(stack.train.equations.pair[0], stack.train.equations.pair[1])
+    embedding = stack.weights["model.embed_tokens.weight"]
     assert not torch.equal(embedding[0], embedding[1])  # the model still has its own seed
 
 
 def test_the_equations_are_the_rows_of_the_task():
     config = small_config(task={"operation": "mul", "prime": 7, "train_rows": 10})
-    ensemble = Ensemble(config, [6, 2])
-    for part, split, rows in ((ensemble.train, "train", 10), (ensemble.test, "test", 39)):
+    stack = SeedStack(config, [6, 2])
+    for part, split, rows in ((stack.train, "train", 10), (stack.test, "test", 39)):
         assert part.answers.shape == (2, rows)
         for index, seed in enumerate((6, 2)):
             tokens, _ = equations(config, seed, split)
@@ -191,45 +191,45 @@ def test_the_equations_are_the_rows_of_the_task():
 
 def test_corrupted_labels_are_trained_on_and_the_truth_kept_beside():
     config = small_config(task={"prime": 7, "train_rows": 20, "corruption_rate": 0.25})
-    ensemble = Ensemble(config, [0, 1])
+    stack = SeedStack(config, [0, 1])
     first, second = (
-        ensemble.train.equations.first,
-        ensemble.train.equations.second,
+        stack.train.equations.first,
+        stack.train.equations.second,
     )
-    assert torch.equal(ensemble.truth, (first - second) % 7)
-    assert torch.equal(ensemble.train.answers != ensemble.truth, ensemble.corrupted)
-    assert ensemble.corrupted.sum(1).tolist() == [5, 5]
-    held_out = (ensemble.test.equations.first - ensemble.test.equations.second) % 7
-    assert torch.equal(ensemble.test.answers, held_out)
+    assert torch.equal(stack.truth, (first - second) % 7)
+    assert torch.equal(stack.train.answers != stack.truth, stack.corrupted)
+    assert stack.corrupted.sum(1).tolist() == [5, 5]
+    held_out = (stack.test.equations.first - stack.test.equations.second) % 7
+    assert torch.equal(stack.test.answers, held_out)
 
 
 def test_without_corruption_nothing_is_marked():
-    ensemble = Ensemble(small_config(), [0])
-    assert not ensemble.corrupted.any()
-    assert torch.equal(ensemble.truth, ensemble.train.answers)
+    stack = SeedStack(small_config(), [0])
+    assert not stack.corrupted.any()
+    assert torch.equal(stack.truth, stack.train.answers)
 
 
 @pytest.mark.parametrize("steps", [0, 1, 9])
 def test_state_is_all_that_it_takes_to_go_on(steps):
     config = small_config(model={"layers": 2})
-    ensemble = Ensemble(config, [0, 1])
-    train_together(ensemble, steps)
-    held = {name: value.clone() for name, value in ensemble.state().items()}
-    expected = train_together(ensemble, 8)
-    again = Ensemble(config, [0, 1])
+    stack = SeedStack(config, [0, 1])
+    train_together(stack, steps)
+    held = {name: value.clone() for name, value in stack.state().items()}
+    expected = train_together(stack, 8)
+    again = SeedStack(config, [0, 1])
     again.load_state(held)
     assert again.step == steps
     assert torch.equal(train_together(again, 8), expected)
-    for name, weight in ensemble.weights.items():
+    for name, weight in stack.weights.items():
         assert torch.equal(again.weights[name], weight), name
 
 
 def test_loading_a_state_leaves_the_state_itself_alone():
-    ensemble = Ensemble(small_config(), [0])
-    train_together(ensemble, 2)
-    held = {name: value.clone() for name, value in ensemble.state().items()}
+    stack = SeedStack(small_config(), [0])
+    train_together(stack, 2)
+    held = {name: value.clone() for name, value in stack.state().items()}
     kept = {name: value.clone() for name, value in held.items()}
-    again = Ensemble(small_config(), [0])
+    again = SeedStack(small_config(), [0])
     again.load_state(held)
     train_together(again, 2)
     assert all(torch.equal(held[name], kept[name]) for name in held)
@@ -238,9 +238,9 @@ def test_loading_a_state_leaves_the_state_itself_alone():
 def test_losses_at_other_weights():
     config = small_config()
     models = {seed: lively_model(config, seed) for seed in (0, 1)}
-    ensemble = stacked(config, models)
-    doubled = {name: 2 * weight for name, weight in ensemble.weights.items()}
-    losses = ensemble.losses_at(doubled)
+    stack = stacked(config, models)
+    doubled = {name: 2 * weight for name, weight in stack.weights.items()}
+    losses = stack.losses_at(doubled)
     assert not losses.requires_grad
     for index, (seed, model) in enumerate(models.items()):
         with torch.no_grad():
@@ -257,9 +257,9 @@ def test_initial_model_is_bit_equal_however_often_it_is_made():
 
 def test_no_seeds():
     with pytest.raises(InputError, match="no seeds to train; give at least one"):
-        Ensemble(small_config(), [])
+        SeedStack(small_config(), [])
 
 
 def test_a_seed_that_no_split_can_be_drawn_from():
     with pytest.raises(InputError, match=r"data_seed must be a whole number in \[0, 2\*\*32\)"):
-        Ensemble(small_config(), [2**32])
+        SeedStack(small_config(), [2**32])

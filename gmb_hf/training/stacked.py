@@ -1,7 +1,7 @@
 """Many seeds of one config trained at once, as stacked weights.
 
 Every seed draws its initialisation and its split from itself alone, so seed 17 gives the same run
-(to rounding) alone or in any company; `Ensemble.member` gives it back as an ordinary model. The
+(to rounding) alone or in any company; `SeedStack.member` gives it back as an ordinary model. The
 initial weights are those that transformers itself makes after `set_seed(17)`.
 
 Shapes: S seeds, n training answers, m held-out answers; a row may have several.
@@ -509,7 +509,7 @@ def _rates(each: Sequence[RunConfig], device: Any, dtype: torch.dtype) -> Rates 
     return lr, decay
 
 
-class Ensemble(StackedModel):
+class SeedStack(StackedModel):
     """The models of S seeds of one config, and the rows that they learn.
 
     Attributes:
