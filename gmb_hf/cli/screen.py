@@ -223,6 +223,7 @@ def verdicts(results: Results, report: Path) -> None:
 
     found = answer(results)
     numbers = score_columns(found)
+    wide = 120 if found.budget is None else 150
     columns = (
         Column("score", shrinks_to=10, take=lambda row: signed(row.item.name, row.item.x_sign)),
         Column("label", take=lambda row: Text(row.item.label, style=_STYLES[row.item.label])),
@@ -230,7 +231,7 @@ def verdicts(results: Results, report: Path) -> None:
             Column(one.short, one.show, take=one.on_terminal, from_width=one.from_width)
             for one in numbers
         ),
-        Column("reasons", shrinks_to=24, wraps=True, from_width=150, take=_reasons),
+        Column("reasons", shrinks_to=24, wraps=True, from_width=wide, take=_reasons),
     )
     rows: list[Row | Line] = []
     scores: list[dict[str, object]] = []
@@ -257,7 +258,10 @@ def verdicts(results: Results, report: Path) -> None:
     width = console().width
     said = [f"{one.short}: {one.about}." for one in numbers if one.from_width <= width]
     reversed_too = ["-score: reversed."] * any(item.x_sign == -1 for item in found.ranked)
-    say(" ".join([*said, "–: no such number.", *reversed_too]), style=_EXPLAINS)
+    say(
+        " ".join([*said, "–: no finite threshold, or no such number.", *reversed_too]),
+        style=_EXPLAINS,
+    )
 
 
 def _reasons(row: ScoreRow) -> str:

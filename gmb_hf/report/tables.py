@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -97,69 +97,67 @@ def estimate(value: float | None, within: IntervalRecord | None, show: Callable[
 
 def score_columns(found: RankedVerdicts) -> list[ScoreColumn]:
     """By runs, where first alarms were judged; then by windows; then how well the score ranks."""
-    target = found.target
+    target, alone = found.target, found.budget is None
     by_windows = [
         ScoreColumn(
             "FPR", f"false positive rate by windows, target {target:g}", "FPR",
-            "share of windows far before an event in which the score alarms",
-            "cost.achieved", number, "cost.x_interval", "cost.x_answer", from_width=92,
+            "share of windows far before an event in which the score alarms", "cost.achieved",
+            number, "cost.x_interval", "cost.x_answer", from_width=0 if alone else 92,
         ),
         ScoreColumn(
             "coverage", "coverage by windows", "cover",
-            "share of events with an alarm in the horizon before t*",
-            "worth.coverage", percent, "worth.x_coverage_interval", from_width=100,
+            "share of events with an alarm in the horizon before t*", "worth.coverage",
+            percent, "worth.x_coverage_interval", "cost.x_answer", from_width=0 if alone else 100,
         ),
         ScoreColumn(
-            "chance_by_windows", "chance by windows", "by chance",
+            "chance_by_windows", "chance by windows", "chance" if alone else "by chance",
             f"coverage of the hardest chance baseline: {', '.join(labels_of('windows').values())}",
-            "worth.chance", from_width=118,
+            "worth.chance", from_width=0 if alone else 118,
         ),
         ScoreColumn(
-            "p", "p by windows", "p (windows)", "of the hardest baseline, adjusted over all scores",
-            lambda row: shown_p(row.item, target), p_value, from_width=130,
+            "p_by_windows", "p by windows", "p" if alone else "p (windows)",
+            "of the hardest baseline, adjusted over all scores",
+            lambda row: shown_p(row.item, target), p_value, from_width=0 if alone else 130,
         ),
         ScoreColumn(
             "AUC", "AUC", "AUC", "how well it ranks the windows before an event above all others",
-            "item.layer_A.auc", number, from_width=108,
+            "item.layer_A.auc", number, from_width=100 if alone else 108,
         ),
     ]  # fmt: skip
+    lead, since = ("worth.lead_time_median", "in the horizon ") if alone else ("at.lead_median", "")
+    leads = ScoreColumn(
+        "lead_median", "median lead time", "lead",
+        f"steps from the first alarm {since}to t*, median over detected events",
+        lead, steps, from_width=100 if alone else 0,
+    )  # fmt: skip
     if found.budget is None:
-        lead = ScoreColumn(
-            "lead_median", "median lead time", "lead",
-            "steps from the first alarm in the horizon to t*, median over covered events",
-            "worth.lead_time_median", steps, from_width=150,
-        )  # fmt: skip
-        alone = [*by_windows[:3], lead, *by_windows[3:]]
-        return [replace(one, from_width=max(0, one.from_width - 50)) for one in alone]
+        return [*by_windows, leads]
     return [
         ScoreColumn(
             "detection_rate", "detection rate", "detected",
             "share of events whose first alarm comes before t* and is not false",
-            "at.detection_rate", percent, "at.detection_interval",
+            "at.detection_rate", percent, "at.detection_interval", "at.answer",
         ),
         ScoreColumn(
             "timely_rate", "timely detection rate", "timely",
             "share of events detected within the horizon before t*", "at.timely_rate",
+            answer="at.answer",
         ),
         ScoreColumn(
             "false_alarm_rate", f"false-alarm rate per run, budget {in_words(found.budget)}",
-            "false", "share of runs with a false alarm",
-            "at.false_alarm_rate", percent, "at.false_alarm_interval", "at.answer",
+            "false", "share of runs with a false alarm", "at.false_alarm_rate",
+            percent, "at.false_alarm_interval", "at.answer",
         ),
         ScoreColumn(
             "chance", "chance baseline", "chance",
             "detection rate of the hardest chance baseline at the same cost: "
             f"{', '.join(labels_of('runs').values())}", "at.chance",
         ),
-        ScoreColumn(
-            "lead_median", "median lead time", "lead",
-            "steps from the first alarm to t*, median over detected events",
-            "at.lead_median", steps,
-        ),
+        leads,
         ScoreColumn(
             "p_adjusted", "p", "p",
             "probability that chance detects as many events, adjusted over all scores",
-            lambda row: follow(row.item.x_first_alarm, "p_adjusted"), p_value,
+            "item.x_first_alarm.p_adjusted", p_value,
         ),
         *by_windows,
     ]  # fmt: skip

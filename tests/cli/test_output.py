@@ -38,12 +38,12 @@ class TestJson:
         found = as_json("evaluate", "--runs", small_csv, *JUDGING)
         assert found["sentence"].startswith("Exploratory, without a lock: ")
         assert found["may_alarm"] is False
-        scores = {one["score"]: one for one in found["scores"]}
+        scores = {one["indicator"]: one for one in found["scores"]}
         controls = {"clock", "constant", "steps_since_memorisation"}
         assert set(scores) == {"embedding_gini", *controls}
         assert scores["clock"]["group"] == "control"
-        assert scores["embedding_gini"]["label_by_runs"] == "INCONCLUSIVE"
-        assert scores["embedding_gini"]["warned"] is None  # JSON has no NaN
+        assert scores["embedding_gini"]["label"] == "INCONCLUSIVE"
+        assert scores["embedding_gini"]["detection_rate"] is None  # JSON has no NaN
         assert {one["passed"] for one in found["done"]} == {True, False}
         assert "results/results.yaml" in found["wrote"]
         assert found["next"] == "gmb prereg init --out prereg.yaml"
@@ -143,7 +143,7 @@ class TestTerminals:
         self, small_csv: Path, monkeypatch: pytest.MonkeyPatch
     ):
         judging = ("evaluate", "--runs", small_csv, *JUDGING, "--no-figures")
-        sentence = "blind: warned of by the hardest blind alarm of the same cost."
+        sentence = "false: share of runs with a false alarm."
         lines = gmb(*judging).out.splitlines()
         assert [len(line) > 160 for line in lines if sentence in line] == [True]
         monkeypatch.setenv("COLUMNS", "60")

@@ -21,7 +21,7 @@ LABELS = (
     "RANK_ONLY",
     "SCOPE_LIMITED",
 )
-REASONS = ["fpr_uncontrolled", "interval_straddles", "no_better_than_chance", "coverage_low"]
+REASONS = ["runs_uncontrolled", "windows_straddle", "runs_lead_short", "no_ranking_signal"]
 LONGEST = "gradient_variance_explosion"  # of the catalogue
 
 
@@ -49,8 +49,10 @@ def indicator(
                     "lead_time_median": 12250.0,
                     "lead_time_iqr": 20.0,
                     "lead_time_success": 0.5,
-                    "x_shift_null": {"mean_coverage": 0.683, "p_value": 0.001},
-                    "x_risk_set_null": {"mean_coverage": 0.611, "p_value": 0.001},
+                    "x_baselines": {
+                        "shift": {"detection_rate": 0.683, "p_value": 0.001},
+                        "risk_set": {"detection_rate": 0.611, "p_value": 0.001},
+                    },
                 }
             ]
         },
@@ -98,31 +100,19 @@ class TestVerdicts:
         lines = printed(80, results(indicator(LONGEST, label)))
         assert all(len(line) <= 80 for line in lines)
         assert row_of(lines, "score").split() == ["score", "label", "FPR", "cover", "chance", "p"]
-        cells = [LONGEST, label, "0.034", "0.88", "0.68", "0.012"]
+        cells = [LONGEST, label, "0.034", "88%", "68%", "0.012"]
         assert row_of(lines, LONGEST).split() == cells
 
     def test_everything_shows_at_140_columns(self, printed):
         lines = printed(140, results(indicator(LONGEST, "ESTIMATOR_UNSTABLE")))
-        heads = [
-            "score",
-            "label",
-            "AUC",
-            "FPR",
-            "kept",
-            "near",
-            "cover",
-            "chance",
-            "p",
-            "lead",
-            "reasons",
-        ]
+        heads = ["score", "label", "FPR", "cover", "chance", "p", "AUC", "lead", "reasons"]
         assert row_of(lines, "score").split() == heads
         at = lines.index(row_of(lines, LONGEST))
         cells = lines[at].split()
-        assert cells[2:10] == ["0.91", "0.034", "–", "1", "0.88", "0.68", "0.012", "12,250"]
+        assert cells[2:8] == ["0.034", "88%", "68%", "0.012", "0.913", "12,250"]
         where = lines[at].index(REASONS[0])
-        told = " ".join(line[where:] for line in lines[at : at + 3])
-        assert told.split(", ") == REASONS
+        told = " ".join(line[where:].strip() for line in lines[at : at + 3])
+        assert told.strip().split(", ") == REASONS
 
     def test_groups_have_headings_of_their_own_and_columns_line_up(self, printed):
         found = results(
@@ -172,7 +162,7 @@ def test_explored_rows_fit_80_columns(monkeypatch, capsys: pytest.CaptureFixture
     row = Explored(
         LONGEST, "dynamics", -1, True, *by_runs, 0.91, 0.5, 0.051, 0.88, 60.0, nulls, 0.005
     )
-    rows = [row, dataclasses.replace(row, warned=None)] * 13
+    rows = [row, dataclasses.replace(row, detection_rate=None)] * 13
     show.explored(rows, Path("explore.csv"), 0.05)
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert all(len(line) <= 80 for line in lines)

@@ -83,7 +83,8 @@ def test_what_changed_is_marked_and_comes_first(first: Results) -> None:
     assert not pair(found, "vei", "coverage").changed
     point = first.indicators[1].point(0.05)
     assert point is not None
-    assert pair(found, "vei", "p").b == point.x_p_value  # the raw one, in place of the adjusted
+    # The raw one, in place of the adjusted.
+    assert pair(found, "vei", "p_by_windows").b == point.x_p_value
     assert (found.budget, pair(found, "vei", "detection_rate").b) == (0.05, 0.5)
     assert not pair(found, "vei", "timely_rate").changed
     assert count_changes(found) == "1 of 3 indicators differ, 1 in their label."
