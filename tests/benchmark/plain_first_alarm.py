@@ -259,7 +259,9 @@ def measured(
     hits = [(run, one) for run, one in of_events if one.name in ("timely", "early")]
     leads = [run.event - one.step for run, one in hits if run.event and one.step is not None]
     to_false = [
-        one.step - rules.burn_in for one in found if one.name == "false_alarm" and one.step is not None
+        one.step - rules.burn_in
+        for one in found
+        if one.name == "false_alarm" and one.step is not None
     ]
     detected = named["timely"] + named["early"]
     baselines = {
