@@ -147,7 +147,7 @@ def test_it_is_the_same_lock_when_it_is_copied(typed: Terminal) -> None:
     Path("copy").mkdir()
     shutil.copy(LOCK, "copy/lock.yaml")
     copied = Lock.read("copy/lock.yaml")
-    assert (copied.hash, copied.content) == (old.hash, old.content)
+    assert (copied.hash, copied.fingerprint) == (old.hash, old.fingerprint)
     Lock.read(old.write("written.yaml")).verify()
 
 
@@ -205,7 +205,7 @@ def test_it_is_published(typed: Terminal, hub: Hub) -> None:
 @pytest.mark.parametrize("path", [*RESULTS, SUBMITTED / "results.yaml"])
 def test_results_are_read_and_sealed(typed: Terminal, path: Path) -> None:
     results, said = Results.read(path), raw(path)
-    results.check_seal(str(path))
+    results.verify(str(path))
     assert [item.name for item in results.indicators] == [one["name"] for one in said["indicators"]]
     assert results.meta.run_id == said["meta"]["run_id"]
     assert results.event.t_event_by_seed == said["event"]["t_event_by_seed"]

@@ -10,9 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
-import json
-import math
 import operator
 import re
 import reprlib
@@ -254,9 +251,18 @@ class Section(BaseModel):
     def __str__(self) -> str:
         return repr(self)
 
-    def plain(self) -> dict[str, Any]:
-        """The document as dicts, lists, strings and numbers; what is unset (None) is left out."""
-        return dict(plain_data(self.model_dump(exclude_none=True), number=float))
+    def plain(self, exclude: Mapping[Any, Any] | None = None) -> dict[str, Any]:
+        """The document as dicts, lists, strings and numbers; what is unset (None) is left out.
+
+        So is what `exclude` says, in the words of pydantic's `model_dump`.
+        """
+        dumped = self.model_dump(exclude_none=True, exclude=exclude)  # type: ignore[arg-type]
+        return dict(plain_data(dumped, number=float))
+
+    def as_read(self) -> dict[str, Any]:
+        """The same without what no file or caller gave: what a later version added is not there."""
+        dumped = self.model_dump(exclude_none=True, exclude_unset=True)
+        return dict(plain_data(dumped, number=float))
 
 
 def _brief(value: Any) -> str:
@@ -440,80 +446,6 @@ def _plain(value: Any, number: Callable[[float], Any]) -> Any:
     return number(value) if isinstance(value, float) else value
 
 
-def canonical_hash(data: Any) -> str:
-    """SHA-256 (hex) of the canonical JSON of plain data.
-
-    Keys are sorted, there is no white space, floats are written by `repr`; an infinity is the
-    string ".inf" and NaN is refused, since JSON has neither.
-
-    Raises:
-        InputError: a value is NaN.
-    """
-    plain = plain_data(data, number=_finite)
-    text = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()
-
-
-# Seals: one field of a document holds the hash of all the rest.
-
-
-def seal(content: Mapping[str, Any], place: str) -> str:
-    """The canonical hash of a document without what stands at `place` (a dotted path): its seal.
-
-    It shows accidents, not forgery: whoever changes a document can seal it anew.
-    """
-    *sections, last = place.split(".")
-    bare = inner = dict(content)
-    for section in sections:
-        inner[section] = inner = dict(inner[section])
-    inner.pop(last, None)
-    return canonical_hash(bare)
-
-
-def check_seal(
-    content: Mapping[str, Any],
-    place: str,
-    where: str,
-    edited: tuple[str, str, str],
-    *,
-    parsed: Callable[[], Mapping[str, Any]] | None = None,
-) -> None:
-    """Raise `InputError` unless the seal at `place`, a dotted path, is that of the content.
-
-    `where` opens the message; `edited` is its code, after what it was edited, and what to do.
-    `parsed` gives the same content with typed fields, by which 50 and 50.0 are one.
-    """
-    recorded: Any = content
-    for part in place.split("."):
-        recorded = recorded.get(part)
-    actual = seal(content, place)
-    if recorded != actual and parsed is not None:
-        actual = seal(_as_typed(content, parsed()), place)
-    if recorded != actual:
-        code, when, hint = edited
-        reason = (
-            f"was edited after {when} (its seal is {str(recorded)[:16]}, its content hashes to "
-            f"{actual[:16]}); {hint}"
-        )
-        raise InputError.at(where, code, reason)
-
-
-def _as_typed(content: Any, parsed: Any) -> Any:
-    """The file's content with its numbers as the fields' types have them: 50 and 50.0 are one."""
-    if isinstance(content, Mapping) and isinstance(parsed, Mapping):
-        return {key: _as_typed(item, parsed.get(key)) for key, item in content.items()}
-    if isinstance(content, list) and isinstance(parsed, list) and len(content) == len(parsed):
-        return [_as_typed(item, other) for item, other in zip(content, parsed, strict=True)]
-    same = isinstance(parsed, float) and type(content) is int and content == parsed
-    return parsed if same else content
-
-
-def _finite(value: float) -> float | str:
-    if math.isnan(value):
-        raise InputError("a document holds NaN where a number or .inf is needed", code="bad_value")
-    return value if math.isfinite(value) else ".inf" if value > 0 else "-.inf"
-
-
 class _StrictLoader(Loader):  # type: ignore[misc]
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen: set[str] = set()
@@ -653,9 +585,9 @@ class Document(Section):
         """A copy with some fields changed, checked like a new document."""
         return self.of({**self.model_dump(mode="python", exclude_none=True), **fields})
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self, exclude: Mapping[Any, Any] | None = None) -> dict[str, Any]:
         """The nested document as plain data; optional fields that are unset are left out."""
-        values = super().plain()
+        values = super().plain(exclude)
         document: dict[str, Any] = {}
         for name, place in self.places().items():
             if name in values:

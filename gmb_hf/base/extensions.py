@@ -61,8 +61,11 @@ def _extension(location: Location) -> Location | None:
 
 
 def _removed(content: Any, location: Location) -> bool:
-    """Take out what lies there, if anything does."""
+    """Take out what lies there, a null too; whether anything did."""
     *parents, last = location
     for part in parents:
         content = content[part]
-    return last in content and content.pop(last) is not None
+    found = last in content
+    if found:
+        del content[last]
+    return found

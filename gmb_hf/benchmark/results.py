@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import hashlib
 import platform
-import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,25 +16,24 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, model_validator
 
 from gmb_hf._lazy import from_above
 from gmb_hf._version import __version__
+from gmb_hf.base.checksums import Stored
 from gmb_hf.base.documents import (
     Many,
     OpenSection,
-    canonical_hash,
-    check_seal,
     load_document,
     plain_data,
-    seal,
     write_yaml,
 )
 from gmb_hf.base.errors import InputError, repeated
 from gmb_hf.base.escape import cut, html_table, percent, steps, yes_no
 from gmb_hf.base.extensions import Checked, check
-from gmb_hf.base.files import json_text, parse_json, write_text
+from gmb_hf.base.schemas import KEY
 from gmb_hf.base.tables import follow
+from gmb_hf.benchmark.older import CHECKSUMS, SCHEMA, is_copy, without_marks
 from gmb_hf.benchmark.records import LABELS, SUPPORTED
 from gmb_hf.benchmark.sections import (
     BoundaryRecord,
@@ -51,6 +48,7 @@ from gmb_hf.benchmark.sections import (
 )
 from gmb_hf.benchmark.verdict import AGAINST_ALARM, IndicatorRecord, against_alarm
 from gmb_hf.design.design import SPECIFIED_TABLES, UNDECLARED, Design
+from gmb_hf.design.fingerprint import design_fingerprint
 from gmb_hf.design.lock import Lock
 from gmb_hf.runs.metadata import hub_sources
 from gmb_hf.runs.runlog import RunLog
@@ -72,6 +70,7 @@ class Results(OpenSection):
     """One evaluation: every indicator, every failure, and how the numbers came about."""
 
     schema_version: Literal["v0.4"] = "v0.4"
+    x_schema: int = Field(SCHEMA.current, description="of the keys that begin with x_")
     meta: MetaRecord
     boundary: BoundaryRecord
     event: EventRecord
@@ -84,7 +83,11 @@ class Results(OpenSection):
     x_provenance: ProvenanceRecord | None = None
     x_sources: Many[SourceRecord] = Field((), description="what was pulled from the Hub")
     x_published: PublishedRecord | None = None
-    x_seal: str | None = Field(None, description="SHA-256 of the canonical JSON of all the rest")
+    x_checksums: dict[str, str] = Field(default_factory=dict, description="part -> its checksum")
+    x_checksum: str | None = Field(
+        None, description="SHA-256 of the canonical JSON of all the rest"
+    )
+    _stored: Stored | None = PrivateAttr(None)
 
     @model_validator(mode="after")
     def _holds_together(self) -> Results:
@@ -117,38 +120,37 @@ class Results(OpenSection):
         path = Path(path)
         if path.is_dir():
             path /= "results.yaml"
-        twin = _read_twin(path)
-        if twin is not None:
-            with contextlib.suppress(ValidationError):
-                return cls.model_validate(twin)
-        data = load_results(path)
-        found = data.get("schema_version") if isinstance(data, dict) else None
+        data, content = load_results(path)
+        found = content.get("schema_version") if isinstance(content, dict) else None
         if found is None:
             raise InputError(f"{path}: is no results file: it has no schema_version")
         if found != "v0.4":
             raise InputError(f"{path}: schema_version is {found!r}, this version reads 'v0.4' only")
-        with _of_another_version(path, data):
-            checked = cls.check(data)
+        with _of_another_schema(path, data):
+            checked = cls.check(content)
             if checked.faults:
                 more = f" (and {len(checked.faults) - 3} more)" if len(checked.faults) > 3 else ""
                 raise InputError(f"{path}: {'; '.join(checked.faults[:3])}{more}")
-            found = cls.parse(checked.content, where=str(path))
-        if found.x_seal is not None:
-            found.check_seal(str(path), checked.content)
-        return found
+            results = cls.parse(checked.content, where=str(path))
+        check_file(data, str(path), results)
+        results._stored = Stored(data, (results,))
+        return results
 
-    def sealed(self) -> Self:
-        """The same with a seal over all of it."""
-        return self.model_copy(update={"x_seal": seal(self.plain(), "x_seal")})
+    def with_checksums(self) -> Self:
+        """The same with checksums over all of it."""
+        added = CHECKSUMS[SCHEMA.current].added_to(self.plain())
+        return self.model_copy(update={key: added[key] for key in ("x_checksums", "x_checksum")})
 
-    def check_seal(self, where: str, content: Mapping[str, Any] | None = None) -> None:
-        """Raise `InputError` unless the seal is that of the content, as read from a file or own."""
-        hint = "evaluate again with gmb evaluate"
-        if self.x_seal is None:
-            raise InputError.at(where, "no_seal", f"has no seal (x_seal); {hint}")
-        edited = ("results_edited", "gmb evaluate wrote it", hint)
-        content = self.plain() if content is None else content
-        check_seal(content, "x_seal", where, edited, parsed=self.plain)
+    def verify(self, where: str = "results") -> None:
+        """Raise `InputError` unless there is a checksum, and it is that of the content.
+
+        That of a file was checked when it was read.
+        """
+        if self.x_checksum is None:
+            hint = "evaluate again with gmb evaluate"
+            raise InputError.at(where, "no_checksum", f"has no checksum (x_checksum); {hint}")
+        if self._stored is None or self._stored.of(self) is None:
+            CHECKSUMS[SCHEMA.current].check(self.plain(), where)
 
     @classmethod
     def check(cls, data: Any) -> Checked:
@@ -160,13 +162,18 @@ class Results(OpenSection):
     def write(self, path: str | Path) -> Path:
         """Write the YAML atomically; equal results give equal bytes.
 
-        Sealed results are written as JSON as well, `results.json` beside `results.yaml`, which
-        `read` takes instead as long as the YAML is the one that it was written with.
+        Those that were read from a file are written as they stand there.
         """
-        plain = self.plain()
-        written = write_yaml(path, plain, heading=_HEADING)
-        _write_twin(written, plain)
+        stored = self._stored.of(self) if self._stored else None
+        written = write_yaml(path, self.plain() if stored is None else stored, heading=_HEADING)
+        copy = written.with_suffix(".json")
+        if copy.is_file() and is_copy(copy.read_text(errors="replace")):
+            copy.unlink()  # of other results
         return written
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both say the same, in whatever file."""
+        return isinstance(other, Results) and self.plain() == other.plain()
 
     def plain(self) -> dict[str, Any]:
         """The whole file as plain data; nulls stay, since they say that a number is missing."""
@@ -385,7 +392,7 @@ class Results(OpenSection):
                 "package_version": __version__,
                 "python": platform.python_version(),
                 "packages": _loaded_versions(),
-                "prereg_hash": canonical_hash(design.plain()) if design else None,
+                "prereg_hash": design_fingerprint(design, meta=True) if design else None,
                 "lock_hash": lock.hash if lock else None,
                 "explore_fingerprint": lock.x_lock.explore_fingerprint if lock else None,
                 "evaluation_fingerprint": fingerprint,
@@ -393,18 +400,17 @@ class Results(OpenSection):
             },
             "x_sources": hub_sources(log.metadata),
         }
-        return cls.parse({**content, **sections, **more}, where="results").sealed()
+        return cls.parse({**content, **sections, **more}, where="results").with_checksums()
 
 
 @contextlib.contextmanager
-def _of_another_version(path: str | Path, data: Mapping[str, Any]) -> Iterator[None]:
+def _of_another_schema(path: str | Path, data: Mapping[str, Any]) -> Iterator[None]:
     """Say of a file that cannot be read which version of this package wrote it, if another did."""
     try:
         yield
     except InputError as error:
-        source = data.get("x_provenance")
-        writer = source.get("package_version") if isinstance(source, dict) else None
-        if not isinstance(writer, str) or writer == __version__:
+        writer = _writer(data)
+        if writer is None or data.get(KEY) == SCHEMA.current:
             raise
         fault = str(error).removeprefix(f"{path}: ")
         raise InputError.at(
@@ -413,6 +419,13 @@ def _of_another_version(path: str | Path, data: Mapping[str, Any]) -> Iterator[N
             f"was written by gmb-hf {cut(writer, 20)} and cannot be read by {__version__} "
             f"({fault}); evaluate the runs again with gmb evaluate",
         ) from error
+
+
+def _writer(data: Any) -> str | None:
+    """The version of this package that wrote a file; None where it was somebody else's."""
+    source = data.get("x_provenance") if isinstance(data, dict) else None
+    version = source.get("package_version") if isinstance(source, dict) else None
+    return version if isinstance(version, str) else None
 
 
 def _loaded_versions() -> dict[str, str]:
@@ -425,59 +438,28 @@ def _loaded_versions() -> dict[str, str]:
     return found
 
 
-# The same in JSON beside the YAML: 40 scores take a tenth of the time to read. Two checksums begin
-# it, of the YAML that it was written with and of all that follows.
-
-_MARKS = ("x_yaml_sha256", "x_json_sha256")
-_BEGINNING = re.compile("".join(rf'[{{,]"{mark}":"([0-9a-f]{{64}})"' for mark in _MARKS) + ",")
-
-
-def load_results(path: str | Path) -> Any:
-    """Plain data of a results file, in YAML or JSON.
+def load_results(path: str | Path) -> tuple[Any, Any]:
+    """Plain data of a results file, in YAML or JSON: as it stands there, and in today's schema.
 
     Raises:
-        InputError: as `load_document`.
+        InputError: as `load_document`, or the file is of a later schema.
     """
     data = load_document(path)
-    if isinstance(data, dict):
-        for mark in _MARKS:
-            data.pop(mark, None)
-    return data
+    if not isinstance(data, dict):
+        return data, data
+    data = without_marks(data)
+    return data, SCHEMA.upgraded(data, _version(data, str(path)))
 
 
-def _write_twin(path: Path, plain: Mapping[str, Any]) -> None:
-    twin = path.with_suffix(".json")
-    if path.suffix not in (".yaml", ".yml"):
-        return
-    ours = not twin.exists()
-    if twin.is_file():
-        with twin.open("rb") as file:
-            ours = _BEGINNING.match(file.read(200).decode(errors="replace")) is not None
-    if not ours:
-        return  # somebody's file that happens to have this name
-    if plain["x_seal"] is None or plain["x_seal"] != seal(plain, "x_seal"):
-        twin.unlink(missing_ok=True)
-        return
-    text = json_text(plain)
-    body = f"{text[1:]}\n"
-    hashes = (hashlib.sha256(content).hexdigest() for content in (path.read_bytes(), body.encode()))
-    marks = ",".join(f'"{mark}":"{value}"' for mark, value in zip(_MARKS, hashes, strict=True))
-    write_text(twin, f"{{{marks},{body}")
+def check_file(data: Mapping[str, Any], where: str, results: Results) -> None:
+    """Raise `InputError` if a file has a checksum that is not that of what stands there."""
+    if results.x_checksum is not None:
+        CHECKSUMS[_version(data, where)].check(data, where, typed=results.plain)
 
 
-def _read_twin(path: Path) -> Any:
-    """What the JSON beside a YAML file holds; None unless both are as they were written."""
-    twin = path.with_suffix(".json")
-    if path.suffix not in (".yaml", ".yml") or not (path.is_file() and twin.is_file()):
-        return None
-    try:
-        text = twin.read_bytes().decode()
-        begins = _BEGINNING.match(text)
-        if begins is None:
-            return None
-        contents = path.read_bytes(), text[begins.end() :].encode()
-        if [hashlib.sha256(content).hexdigest() for content in contents] != list(begins.groups()):
-            return None
-        return parse_json(f"{{{text[begins.end() :]}", where=str(twin))
-    except (OSError, ValueError):
-        return None
+def _version(data: Mapping[str, Any], where: str) -> int:
+    """The schema of a file; the first where somebody else's `x_schema` is none of ours."""
+    writer, stated = _writer(data), data.get(KEY)
+    if writer is None and (type(stated) is not int or not 0 < stated <= SCHEMA.current):
+        return 1
+    return SCHEMA.version(data, where=where, writer=writer)

@@ -16,7 +16,7 @@ from gmb_hf.base.extensions import Checked
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, gate
 from gmb_hf.benchmark.operationality import LayerBRecord
 from gmb_hf.benchmark.records import SUPPORTED
-from gmb_hf.benchmark.results import Results, load_results
+from gmb_hf.benchmark.results import Results, check_file, load_results
 from gmb_hf.benchmark.verdict import AGAINST_ALARM, IndicatorRecord
 from gmb_hf.design.design import Design
 
@@ -32,8 +32,8 @@ def check_results(path: str | Path) -> Checked:
     Raises:
         InputError: the file cannot be read.
     """
-    data = load_results(path)
-    checked = Results.check(data)
+    data, content = load_results(path)
+    checked = Results.check(content)
     faults = list(checked.faults)
     if isinstance(data, dict) and "schema_version" not in data:
         faults.insert(0, "schema_version is required; add it")
@@ -41,11 +41,10 @@ def check_results(path: str | Path) -> Checked:
         return Checked(tuple(faults), checked.set_aside, None)
     results = Results.parse(checked.content, where=str(path))
     faults = list(disagreements(results))
-    if results.x_seal is not None:
-        try:
-            results.check_seal("x_seal", checked.content)
-        except InputError as error:
-            faults.append(str(error))
+    try:
+        check_file(data, "x_checksum", results)
+    except InputError as error:
+        faults.append(str(error))
     return Checked(tuple(faults), checked.set_aside, results)
 
 

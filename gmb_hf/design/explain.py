@@ -223,7 +223,7 @@ def _record_sentences(record: LockRecord, design: Design) -> list[str]:
         *lines,
         _health(record.x_health),
         f"All of this was locked on {record.created} by gmb-hf {record.package_version} under "
-        f"the hash {record.hash[:16]} (lock format {record.format}).",
+        f"the hash {record.hash[:16]} (lock schema {record.x_schema}).",
     ]
 
 

@@ -1,4 +1,4 @@
-"""The lock: a preregistration plus what explore runs fixed, sealed with a hash.
+"""The lock: a preregistration plus what explore runs fixed, and a checksum of both.
 
 A lock file is the preregistration's YAML with one more section, `x_lock`: the sign and the
 thresholds of each candidate, where they come from, and the SHA-256 of the canonical JSON of all
@@ -18,31 +18,29 @@ from typing import Annotated, Any, Literal
 from pydantic import AllowInfNan, Field, FiniteFloat
 
 from gmb_hf._version import __version__
+from gmb_hf.base.checksums import Checksums, Stored, canonical_hash
 from gmb_hf.base.documents import (
     Many,
     Section,
-    canonical_hash,
-    check_seal,
     load_yaml,
-    seal,
     write_yaml,
 )
 from gmb_hf.base.errors import InputError, first_of, unknown
 from gmb_hf.base.escape import cut, html_table
+from gmb_hf.base.schemas import KEY, Schema
 from gmb_hf.design.candidates import ParamValue
 from gmb_hf.design.design import UNDECLARED, Design
+from gmb_hf.design.fingerprint import design_fingerprint
 from gmb_hf.design.locked_ensembles import LockedEnsemble, ensemble_fault
 from gmb_hf.design.power import effective_budget
 
-FORMAT = 1
 CENTRAL = "central"
 """The member of the robustness family that is the candidate as declared."""
 
 Threshold = Annotated[float, AllowInfNan(True)]
 
-_SEAL = "x_lock.hash"
-_HINT = "restore the file, or lock again and judge on new seeds"
-_EDITED = ("lock_edited", "it was locked", _HINT)
+_SECTION = "x_lock"
+_ABOUT = {KEY, "created", "package_version", "x_checksums", "hash"}  # what is of the day
 _HEADING = """\
 GMB lock: a preregistration, the thresholds found on explore runs, and a hash over both.
 Do not edit: a changed lock is refused. `gmb lock --explain` says what each choice means.
@@ -159,10 +157,27 @@ class LockedSource(Section):
     fingerprint: str
 
 
-class LockRecord(Section):
-    """What explore runs fixed, and the seal."""
+def _upgrade_1(content: dict[str, Any]) -> dict[str, Any]:
+    """A lock of schema 1, which called its version `format` and had no checksums of its parts."""
+    record = {key: value for key, value in content[_SECTION].items() if key != "format"}
+    return {**content, _SECTION: {**record, KEY: 2}}
 
-    format: int = FORMAT
+
+SCHEMA = Schema("lock", (_upgrade_1,))
+CHECKSUMS = Checksums(
+    place="x_lock.hash",
+    parts="x_lock.x_checksums",
+    opened=("candidates", _SECTION, "x_lock.candidates"),
+    code="lock_edited",
+    since="it was locked",
+    hint="restore the file, or lock again and judge on new seeds",
+)
+
+
+class LockRecord(Section):
+    """What explore runs fixed, and the checksums."""
+
+    x_schema: int = SCHEMA.current
     created: str
     package_version: str
     explore_fingerprint: str
@@ -174,6 +189,7 @@ class LockRecord(Section):
     candidates: dict[str, LockedCandidate]
     x_health: LockedHealth | None = None
     x_sources: Many[LockedSource] = Field((), description="what was pulled from the Hub")
+    x_checksums: dict[str, str] = Field(default_factory=dict, description="part -> its checksum")
     hash: str
 
 
@@ -285,6 +301,7 @@ class Lock:
     design: Design
     x_lock: LockRecord
     path: Path | None = dataclasses.field(default=None, compare=False)  # where it was read from
+    stored: Stored | None = dataclasses.field(default=None, compare=False)  # what stands there
 
     def __repr__(self) -> str:
         """One line: what it is about, what it froze, and its hash."""
@@ -362,55 +379,55 @@ class Lock:
             "x_sources": [dict(source) for source in sources],
             "hash": "",
         }
-        unsealed = cls(design, LockRecord.parse(record, where="lock"))
-        sealed = unsealed.x_lock.model_copy(update={"hash": seal(unsealed.plain(), _SEAL)})
-        return cls(design, sealed)
+        unstamped = cls(design, LockRecord.parse(record, where="lock")).plain()
+        stamped = CHECKSUMS.added_to(unstamped)[_SECTION]
+        return cls(design, LockRecord.parse(stamped, where="lock"))
 
     @classmethod
     def read(cls, path: str | Path) -> Lock:
-        """Read a lock and check its seal.
+        """Read a lock, of this version or an earlier one, and check its checksum.
 
         Raises:
-            InputError: the file is no lock, was written in another format, or was edited.
+            InputError: the file is no lock, is of a later schema, or was edited; what was edited is
+                named where the file can tell.
         """
         data = load_yaml(path)
-        if not isinstance(data, dict) or not isinstance(data.get("x_lock"), dict):
+        if not isinstance(data, dict) or not isinstance(data.get(_SECTION), dict):
             reason = "is no lock (there is no x_lock section); make one with gmb lock"
             raise InputError.at(path, "not_a_lock", reason)
-        record = data["x_lock"]
-        if record.get("format") != FORMAT:
-            reason = (
-                f"lock format {record.get('format')!r} written by gmb-hf "
-                f"{record.get('package_version', '?')} is not readable by gmb-hf {__version__}, "
-                f"which reads format {FORMAT}; use that version, or lock again"
-            )
-            raise InputError.at(path, "lock_format", reason)
-        # The content of the file is checked, not that of the parsed lock: a field that a later
-        # version adds, with its default, must not make an honest lock look edited.
-        design = {key: value for key, value in data.items() if key != "x_lock"}
+        writer = data[_SECTION].get("package_version")
+        version = SCHEMA.version(data[_SECTION], where=str(path), writer=writer)
+        content = SCHEMA.upgraded(data, version)
+        design = {key: value for key, value in content.items() if key != _SECTION}
         try:
             lock = cls(
                 Design.parse(design, where=str(path)),
-                LockRecord.parse(record, where=f"{path}: x_lock"),
+                LockRecord.parse(content[_SECTION], where=f"{path}: {_SECTION}"),
                 Path(path),
             )
         except InputError:
-            check_seal(data, _SEAL, str(path), _EDITED)  # an edit is the likelier reason
+            CHECKSUMS.check(data, str(path))  # an edit is the likelier reason
             raise
-        check_seal(data, _SEAL, str(path), _EDITED, parsed=lock.plain)
-        return lock
+        CHECKSUMS.check(data, str(path), typed=lock.plain)
+        return dataclasses.replace(lock, stored=Stored(data, (lock.design, lock.x_lock)))
 
     def write(self, path: str | Path) -> Path:
-        """Write the lock as YAML, atomically."""
-        return write_yaml(path, self.plain(), heading=_HEADING)
+        """Write the lock as YAML, atomically; one that was read says what it said there."""
+        return write_yaml(path, self.content, heading=_HEADING)
 
     def plain(self) -> dict[str, Any]:
-        """The whole file as plain data."""
-        return {**self.design.plain(), "x_lock": self.x_lock.plain()}
+        """The whole lock as plain data, in today's schema."""
+        return {**self.design.plain(), _SECTION: self.x_lock.plain()}
+
+    @property
+    def content(self) -> Mapping[str, Any]:
+        """What its file says: of a lock that was read, as it stands there."""
+        stored = self.stored.of(self.design, self.x_lock) if self.stored else None
+        return self.plain() if stored is None else stored
 
     def verify(self, *, where: str = "lock") -> None:
         """Raise `InputError` unless the hash is that of the content."""
-        check_seal(self.plain(), _SEAL, where, _EDITED)
+        CHECKSUMS.check(self.content, where)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -423,13 +440,10 @@ class Lock:
         return self.x_lock.hash
 
     @cached_property
-    def content(self) -> str:
-        """SHA-256 (hex) over what decides; the same when the lock is made again on another day."""
-        record = self.x_lock.plain()
-        about = ("created", "package_version", "hash")
-        return canonical_hash(
-            {**self.design.plain(), "x_lock": {k: v for k, v in record.items() if k not in about}}
-        )
+    def fingerprint(self) -> str:
+        """SHA-256 (hex) of what decides; the same when the lock is made again on another day."""
+        record = self.x_lock.model_dump(exclude_defaults=True, exclude=_ABOUT)
+        return canonical_hash([design_fingerprint(self.design), record])
 
     def thresholds(self, name: str, member: str = CENTRAL) -> dict[float, float]:
         """`{target: threshold}` of one candidate; infinity where the answer is ABSTAIN.

@@ -68,7 +68,7 @@ class LooksFile(Section):
         if lock.path is None:
             _IN_THIS_PROCESS[lock.hash] = self
         else:
-            write_yaml(looks_path(lock.path), self.plain(), heading=_LOOKS_HEADING)
+            write_yaml(looks_path(lock.path), self.as_read(), heading=_LOOKS_HEADING)
 
 
 _IN_THIS_PROCESS: dict[str, LooksFile] = {}

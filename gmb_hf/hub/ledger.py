@@ -9,8 +9,14 @@ from typing import Self
 
 from pydantic import Field
 
-from gmb_hf.base.documents import Many, Section, canonical_hash, load_yaml, write_yaml
+from gmb_hf.base.documents import (
+    Many,
+    Section,
+    load_yaml,
+    write_yaml,
+)
 from gmb_hf.design.design import Design
+from gmb_hf.design.fingerprint import design_fingerprint
 from gmb_hf.design.lock import Lock
 
 _HEADING = """\
@@ -27,17 +33,16 @@ class LookedRecord(Section):
     """
 
     lock_hash: str = Field(description="without a lock: `no lock: ` and the hash of the design")
-    content: str = Field("", description="`Lock.content`; empty in lines of older versions")
+    content: str = Field("", description="`Lock.fingerprint`; empty in lines of older versions")
     date: str
 
     @classmethod
     def by(cls, judge: Lock | Design) -> Self:
         """Today's look, by a lock or, without one, by a design."""
         if isinstance(judge, Lock):
-            name, content = judge.hash, judge.content
+            name, content = judge.hash, judge.fingerprint
         else:
-            asked = {part: values for part, values in judge.plain().items() if part != "meta"}
-            name, content = f"{NO_LOCK}{canonical_hash(asked)}", ""
+            name, content = f"{NO_LOCK}{design_fingerprint(judge)}", ""
         today = datetime.date.today().isoformat()
         return cls(lock_hash=name, content=content, date=today)
 
@@ -59,5 +64,5 @@ class Ledger(Section):
         return cls.parse(load_yaml(path), where=str(path)) if path.exists() else cls()
 
     def write(self, path: Path) -> None:
-        """Write the file, atomically."""
-        write_yaml(path, self.plain(), heading=_HEADING)
+        """Write the file, atomically; earlier entries stay as they were."""
+        write_yaml(path, self.as_read(), heading=_HEADING)

@@ -67,7 +67,7 @@ def with_publication(evaluation: Evaluation) -> Evaluation:
         look_commit=commit,
         before_evaluation=known.after_looks == 0,
     )
-    results = evaluation.results.model_copy(update={"x_published": record}).sealed()
+    results = evaluation.results.model_copy(update={"x_published": record}).with_checksums()
     return dataclasses.replace(evaluation, results=results)
 
 
@@ -100,7 +100,7 @@ def _commit_looks(lock: Lock, known: Publication, number: int) -> str:
             "is not kept here; restore the .looks.yaml beside the lock"
         )
     shown = LooksFile(looks=tuple(bare.values()))
-    content: dict[str, Path | bytes] = {place: dump_yaml(shown.plain()).encode("utf-8")}
+    content: dict[str, Path | bytes] = {place: dump_yaml(shown.as_read()).encode("utf-8")}
     message = f"Look {number} by lock {lock.hash[:16]}"
     commit = publish(content, known.repo, "dataset", message=message).commit
     done = own[number].model_copy(update={"commit": commit})

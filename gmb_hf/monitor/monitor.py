@@ -168,7 +168,7 @@ def results_of(lock: Lock, results: Results | str | Path | None) -> Results:
     if made_with != lock.hash:
         what = f"these results are of {_short(made_with)}, not of {_short(lock.hash)}"
         raise InputError(f"{where}: {what}; {hint}")
-    found.check_seal(where)
+    found.verify(where)
     if fault := next(disagreements(found), None):
         raise InputError.at(where, "contradiction", f"contradicts itself: {fault}; {hint}")
     return found

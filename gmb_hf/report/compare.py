@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from gmb_hf.base import escape
-from gmb_hf.base.documents import canonical_hash
+from gmb_hf.base.checksums import canonical_hash
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.files import write_text
 from gmb_hf.base.tables import Column, Table, follow
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.design.design import Design
+from gmb_hf.design.fingerprint import design_fingerprint
 from gmb_hf.report.answer import primary_budget, primary_target, shown_p
 
 Value = str | float | None
@@ -143,7 +145,10 @@ def _fingerprints(a: Results, b: Results, what: str) -> tuple[str | None, str | 
 
 def _design(plain: Mapping[str, Any]) -> str:
     # Who fixed it, when, and with which commit is no part of the design.
-    return canonical_hash({key: value for key, value in plain.items() if key != "meta"})
+    try:
+        return design_fingerprint(Design.parse(plain, where="x_prereg"))
+    except InputError:  # of somebody else's results
+        return canonical_hash({key: value for key, value in plain.items() if key != "meta"})
 
 
 def _pair(

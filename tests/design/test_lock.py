@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from gmb_hf.base.documents import canonical_hash, dump_yaml
+from gmb_hf.base.checksums import canonical_hash
+from gmb_hf.base.documents import dump_yaml
 from gmb_hf.base.errors import InputError
 from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain

@@ -64,7 +64,7 @@ _OF_THE_RESULTS: dict[str, set[str]] = {
     "summary": {"notes", "x_notes"},
 }
 _OF_THE_DAY = ("date", "package_version", "not_checked")
-_LEFT_OUT = ("tables", "x_published", "x_seal")
+_LEFT_OUT = ("tables", "x_published", "x_checksums", "x_checksum")
 _WORDS = ("x_sentence", "sentence", "sensitivity_notes", "comments", "x_null_reasons")
 """What a later version may word otherwise."""
 
@@ -152,7 +152,7 @@ def check(folder: str | Path, *, keep: bool = True) -> Checked:
     panel.check()
     lock = Lock.read(submission.folder / LOCK)
     results = Results.read(submission.folder / RESULTS)
-    results.check_seal(str(submission.folder / RESULTS))
+    results.verify(str(submission.folder / RESULTS))
     faults = list(_of_others(submission, panel, lock, results))
     if faults:
         return Checked(submission, tuple(faults))

@@ -370,7 +370,7 @@ def read_columns(lock: Lock) -> list[str]:
 
 def _results(path: str | Path) -> Results:
     found = Results.read(path)
-    found.check_seal(str(path))
+    found.verify(str(path))
     if primary_budget(found) is None:
         raise InputError(f"{path}: has no first alarms by runs; judge by protocol strict")
     return found
