@@ -18,13 +18,12 @@ import pytest
 import yaml
 
 from gmb_hf import Design, InputError, Results, RunLog, preset
-from gmb_hf.base.documents import seal
 from gmb_hf.base.files import json_text
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.prepare import own_score
 from gmb_hf.cli import main
-from gmb_hf.design.lock import Lock
+from gmb_hf.design.lock import CHECKSUMS, Lock
 from gmb_hf.hub import panels
 from gmb_hf.hub.leaderboard.board import build_board
 from gmb_hf.hub.leaderboard.check import CheckRecord, check, hashes
@@ -110,7 +109,7 @@ def folder(typed: Path, tmp_path: Path) -> Path:
 def judge(lock: Path, held_out: RunLog) -> Path:
     """The results of held-out runs by a lock, beside it."""
     judged = evaluate_lock(Lock.read(lock), held_out).results
-    return judged.sealed().write(lock.parent / "results" / "results.yaml")
+    return judged.with_checksums().write(lock.parent / "results" / "results.yaml")
 
 
 def change_card(folder: Path, **fields: Any) -> None:
@@ -258,18 +257,19 @@ def easier_threshold(folder: Path) -> None:
     """A lower threshold, in a lock whose seal is right."""
     data = yaml.safe_load((folder / "lock.yaml").read_text())
     data["x_lock"]["candidates"]["my_score"]["first_alarm"]["central"]["0.05"] = 0.125
-    data["x_lock"]["hash"] = seal(data, "x_lock.hash")
+    data["x_lock"]["hash"] = CHECKSUMS.of(data)
     (folder / "lock.yaml").write_text(yaml.safe_dump(data))
     lock = Lock.read(folder / "lock.yaml")
     results = Results.read(folder / "results.yaml")
     assert results.x_provenance is not None
     source = results.x_provenance.model_copy(update={"lock_hash": lock.hash})
-    results.model_copy(update={"x_provenance": source}).sealed().write(folder / "results.yaml")
+    changed = results.model_copy(update={"x_provenance": source})
+    changed.with_checksums().write(folder / "results.yaml")
     change_card(folder, lock_hash=lock.hash)
 
 
 def better_results(folder: Path) -> None:
-    """More events warned of than there were, sealed again."""
+    """More events warned of than there were, with new checksums."""
     results = Results.read(folder / "results.yaml")
     item = results.indicators[0]
     assert item.x_first_alarm is not None
@@ -279,7 +279,7 @@ def better_results(folder: Path) -> None:
     ]
     first = item.x_first_alarm.model_copy(update={"at_budget": tuple(points)})
     items = (item.model_copy(update={"x_first_alarm": first}), *results.indicators[1:])
-    results.model_copy(update={"indicators": items}).sealed().write(folder / "results.yaml")
+    results.model_copy(update={"indicators": items}).with_checksums().write(folder / "results.yaml")
 
 
 def forged_check(folder: Path) -> None:
@@ -349,7 +349,10 @@ def test_what_differs_is_named(folder: Path, what: str, capsys: Any, home: Path)
         ({"code": [{}]}, "name either a file or a repository and a commit"),
         ({"claim": "x" * 301}, "claim"),
         ({"claims": "x"}, "claims is unknown; did you mean claim"),
-        ({"format": 2}, "format must be 1|format"),
+        (
+            {"x_schema": 3},
+            r"is a submission of schema 3, written by gmb-hf .* up to 2: upg",
+        ),
     ],
 )
 def test_a_card_that_is_none(folder: Path, fields: dict[str, Any], message: str) -> None:
@@ -526,7 +529,7 @@ def site(typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         panel = FrozenPanel.find(name)
         lock, _ = make_lock(panel.design(), panel.read("explore"))
         judged = evaluate_lock(lock, panel.read("heldout"))
-        judged.results.sealed().write(place / "trial" / name / "results.yaml")
+        judged.results.with_checksums().write(place / "trial" / name / "results.yaml")
     (place / "trial" / "tables").mkdir()
     (place / "trial" / "tables" / "transfer.csv").write_text(
         "lock_of,panel,supported,signal,label_by_runs,warned,false_share,false_high,fault\n"

@@ -256,7 +256,7 @@ class Section(BaseModel):
 
         So is what `exclude` says, in the words of pydantic's `model_dump`.
         """
-        dumped = self.model_dump(exclude_none=True, exclude=exclude)  # type: ignore[arg-type]
+        dumped = self.model_dump(exclude_none=True, exclude=exclude)
         return dict(plain_data(dumped, number=float))
 
     def as_read(self) -> dict[str, Any]:

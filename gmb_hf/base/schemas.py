@@ -41,13 +41,14 @@ class Schema:
 
         Raises:
             InputError: it is no version, or a later one; `writer` is the version of the package
-                that wrote it, where that is known.
+                that wrote it, the section's `package_version` unless given.
         """
         found = section.get(KEY, 1) if isinstance(section, dict) else 1
         if type(found) is not int or found < 1:
             reason = f"{KEY} must be a whole number from 1 to {self.current}, got {found!r}"
             raise InputError.at(where, "bad_value", reason, field=KEY)
         if found > self.current:
+            writer = writer or section.get("package_version")
             by = f"gmb-hf {cut(writer, 20)}" if isinstance(writer, str) else "a later gmb-hf"
             reason = (
                 f"is a {self.kind} of schema {found}, written by {by}; gmb-hf {__version__} reads "
@@ -56,8 +57,18 @@ class Schema:
             raise InputError.at(where, "newer_schema", reason, field=KEY)
         return found
 
+    def opened(self, data: Any, *, where: str, writer: object = None) -> Any:
+        """The content of a file as that of today; `InputError` as `version`."""
+        version = self.version(data, where=where, writer=writer)
+        return self.upgraded(data, version) if isinstance(data, dict) else data
+
     def upgraded(self, content: dict[str, Any], version: int) -> dict[str, Any]:
         """The content of a file of a version as that of today."""
         for upgrade in self.upgrades[version - 1 :]:
             content = upgrade(content)
         return content
+
+
+def dated(content: dict[str, Any], version: int) -> dict[str, Any]:
+    """The content as of a version; what it called `format` before is left out."""
+    return {KEY: version, **{k: v for k, v in content.items() if k not in (KEY, "format")}}

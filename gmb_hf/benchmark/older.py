@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from gmb_hf.base.checksums import Checksums
-from gmb_hf.base.schemas import KEY, Schema
+from gmb_hf.base.schemas import Schema, dated
 
 _checksums = partial(
     Checksums,
@@ -25,12 +25,13 @@ _checksums = partial(
 _MARKS = ("x_yaml_sha256", "x_json_sha256")  # of results.json, a copy of results.yaml
 
 
+RENAMED_1 = {"x_seal": "x_checksum"}
+
+
 def _upgrade_1(content: dict[str, Any]) -> dict[str, Any]:
     """Of schema 1, whose checksum was called x_seal."""
-    found = {key: value for key, value in content.items() if key != "x_seal"}
-    if "x_seal" in content:
-        found["x_checksum"] = content["x_seal"]
-    return {**found, KEY: 2}
+    named = {RENAMED_1.get(key, key): value for key, value in content.items()}
+    return dated(named, 2)
 
 
 SCHEMA = Schema("results file", (_upgrade_1,))

@@ -164,20 +164,30 @@ class Results(OpenSection):
 
         Those that were read from a file are written as they stand there.
         """
-        stored = self._stored.of(self) if self._stored else None
-        written = write_yaml(path, self.plain() if stored is None else stored, heading=_HEADING)
+        written = write_yaml(path, self.content, heading=_HEADING)
         copy = written.with_suffix(".json")
         if copy.is_file() and is_copy(copy.read_text(errors="replace")):
             copy.unlink()  # of other results
         return written
 
+    @property
+    def content(self) -> Mapping[str, Any]:
+        """What the file says: of results that were read, as it stands there."""
+        stored = self._stored.of(self) if self._stored else None
+        return self.plain() if stored is None else stored
+
+    @property
+    def file_schema(self) -> int:
+        """The schema that they were written in."""
+        return _version(self.content, "results")
+
     def __eq__(self, other: object) -> bool:
         """Whether both say the same, in whatever file."""
         return isinstance(other, Results) and self.plain() == other.plain()
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self, exclude: Mapping[Any, Any] | None = None) -> dict[str, Any]:
         """The whole file as plain data; nulls stay, since they say that a number is missing."""
-        return dict(plain_data(self.model_dump(), number=float))
+        return dict(plain_data(self.model_dump(exclude=exclude), number=float))
 
     @property
     def locked(self) -> bool:

@@ -27,7 +27,7 @@ from gmb_hf.base.documents import (
 )
 from gmb_hf.base.errors import InputError, first_of, unknown
 from gmb_hf.base.escape import cut, html_table
-from gmb_hf.base.schemas import KEY, Schema
+from gmb_hf.base.schemas import KEY, Schema, dated
 from gmb_hf.design.candidates import ParamValue
 from gmb_hf.design.design import UNDECLARED, Design
 from gmb_hf.design.fingerprint import design_fingerprint
@@ -159,8 +159,7 @@ class LockedSource(Section):
 
 def _upgrade_1(content: dict[str, Any]) -> dict[str, Any]:
     """A lock of schema 1, which called its version `format` and had no checksums of its parts."""
-    record = {key: value for key, value in content[_SECTION].items() if key != "format"}
-    return {**content, _SECTION: {**record, KEY: 2}}
+    return {**content, _SECTION: dated(content[_SECTION], 2)}
 
 
 SCHEMA = Schema("lock", (_upgrade_1,))
@@ -245,6 +244,10 @@ def columns_read(design: Design, candidates: Mapping[str, LockedCandidate]) -> t
     """The metric and all that the candidates are computed from."""
     needs = {name for item in candidates.values() for name in item.needs}
     return tuple(sorted(needs.union([design.metric] if design.metric else []) - {"step"}))
+
+
+def _version(data: Mapping[str, Any], where: str) -> int:
+    return SCHEMA.version(data[_SECTION], where=where)
 
 
 def differing(
@@ -395,9 +398,7 @@ class Lock:
         if not isinstance(data, dict) or not isinstance(data.get(_SECTION), dict):
             reason = "is no lock (there is no x_lock section); make one with gmb lock"
             raise InputError.at(path, "not_a_lock", reason)
-        writer = data[_SECTION].get("package_version")
-        version = SCHEMA.version(data[_SECTION], where=str(path), writer=writer)
-        content = SCHEMA.upgraded(data, version)
+        content = SCHEMA.upgraded(data, _version(data, str(path)))
         design = {key: value for key, value in content.items() if key != _SECTION}
         try:
             lock = cls(
@@ -424,6 +425,11 @@ class Lock:
         """What its file says: of a lock that was read, as it stands there."""
         stored = self.stored.of(self.design, self.x_lock) if self.stored else None
         return self.plain() if stored is None else stored
+
+    @property
+    def file_schema(self) -> int:
+        """The schema that it was written in."""
+        return _version(self.content, "lock")
 
     def verify(self, *, where: str = "lock") -> None:
         """Raise `InputError` unless the hash is that of the content."""

@@ -54,10 +54,11 @@ class LooksFile(Section):
     @classmethod
     def beside(cls, lock: Lock) -> LooksFile:
         """Those kept beside a lock's file; of a lock that was never written, in this process."""
+        none_yet = cls(looks=(), published=())
         if lock.path is None:
-            return _IN_THIS_PROCESS.get(lock.hash, cls())
+            return _IN_THIS_PROCESS.get(lock.hash, none_yet)
         path = looks_path(lock.path)
-        return cls.parse(load_yaml(path), where=str(path)) if path.exists() else cls()
+        return cls.parse(load_yaml(path), where=str(path)) if path.exists() else none_yet
 
     def by(self, lock: Lock) -> tuple[LookRecord, ...]:
         """Those by one lock."""

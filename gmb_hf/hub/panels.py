@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,6 +30,7 @@ from gmb_hf.base.escape import number
 from gmb_hf.base.files import claimed, lies_inside, whole_folder, write_text
 from gmb_hf.base.fingerprints import SHOWN, source_hash
 from gmb_hf.base.repositories import Pushed, publish
+from gmb_hf.base.schemas import Schema, dated
 from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.hub.cards import (
@@ -77,9 +78,13 @@ def folder_of_panels() -> Path:
     return beside if PLACE not in os.environ and not here.is_dir() else here
 
 
+SCHEMA = Schema("panel", (partial(dated, version=2),))
+
+
 class PanelRecord(Section):
     """What the card of a panel says beside the fingerprint of its runs."""
 
+    x_schema: int = SCHEMA.current
     asks: str
     credit: str = ""
     files: dict[str, str] = Field(description="name -> SHA-256 of its bytes")
@@ -125,7 +130,8 @@ class FrozenPanel:
     def record(self) -> PanelRecord:
         """What its card says of it; `InputError` where it says nothing of the kind."""
         where = f"{self.card.where}: {PANEL_KEY}"
-        return PanelRecord.parse(self.card.header.get(PANEL_KEY) or {}, where=where)
+        said = self.card.header.get(PANEL_KEY) or {}
+        return PanelRecord.parse(SCHEMA.opened(said, where=where), where=where)
 
     @property
     def entry(self) -> CardFingerprint:

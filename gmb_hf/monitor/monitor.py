@@ -19,6 +19,7 @@ import math
 import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -31,6 +32,7 @@ from gmb_hf.base.errors import InputError, choose, nearest
 from gmb_hf.base.escape import one_line
 from gmb_hf.base.files import check_file, claim, read_json, write_text
 from gmb_hf.base.fingerprints import item_hash
+from gmb_hf.base.schemas import Schema, dated
 from gmb_hf.benchmark.first_alarm import shared_thresholds
 from gmb_hf.benchmark.health import LockedBounds
 from gmb_hf.benchmark.prepare import locked_entry
@@ -391,7 +393,7 @@ class StateFile:
 
 
 # What a monitor remembers of a run, as a document that is checked when it is read.
-FORMAT = 2
+SCHEMA = Schema("monitor state", (partial(dated, version=2),))
 _HASH = "hash"
 _COUNTED = ("broken", "since", "drifted", "alarms", "watched")
 
@@ -450,7 +452,7 @@ class RaisedAlarm(Section):
 class MonitorState(Section):
     """The state of a monitor."""
 
-    format: int = FORMAT
+    x_schema: int = SCHEMA.current
     lock_hash: str
     unit: reading.Unit
     budget: float
@@ -489,7 +491,7 @@ def read_state(path: str | Path) -> dict[str, Any]:
         if not isinstance(held, dict):
             raise ValueError("it is no JSON object")
         if held.pop(_HASH, None) != item_hash(held).hex():
-            raise ValueError("its hash differs: it was damaged or changed")
+            raise ValueError("its checksum differs: it was damaged or changed, where is not known")
         return held
     except ValueError as error:
         reason = one_line(str(error).removeprefix(f"{path}: "))
@@ -649,13 +651,13 @@ class AlarmMonitor:
     def load_state_dict(self, state: Mapping[str, Any], *, where: str = "state") -> None:
         """Go on from a state that a monitor with the same lock, budget and indicators was in.
 
-        `InputError` where it is of another lock or budget, of other indicators, of another version
-        of the package, or no state.
+        `InputError` where it is of another lock or budget, of other indicators, of a later schema,
+        or no state.
         """
-        if (given := state.get("format", FORMAT)) != FORMAT:
-            what = f"state format {given!r} is not readable here, format {FORMAT} is"
+        if (given := state.get("format", 2)) != 2:  # before there were schemas
+            what = f"state format {given!r} is not readable here, format 2 is"
             raise InputError(f"{where}: {what}; begin a new monitor, without this state")
-        held = MonitorState.parse(state, where=where)
+        held = MonitorState.parse(SCHEMA.opened(dict(state), where=where), where=where)
         fault = held.fault(self)
         if fault is not None:
             raise InputError(f"{where}: {fault}")

@@ -13,7 +13,7 @@ import pytest
 from ensemble_runs import MEMBERS, design_with, ensemble, runs, with_formula
 
 from gmb_hf import Design, InputError, Lock, RunLog, make_lock, preset
-from gmb_hf.base.documents import dump_yaml, seal
+from gmb_hf.base.documents import dump_yaml
 from gmb_hf.benchmark.ensembles import COMBINATIONS, FEATURES, split_runs
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.health import lock_health
@@ -22,6 +22,7 @@ from gmb_hf.benchmark.results import Results
 from gmb_hf.design.candidates import Ensemble
 from gmb_hf.design.design import PARTS
 from gmb_hf.design.explain import explain
+from gmb_hf.design.lock import CHECKSUMS
 from gmb_hf.design.locked_ensembles import LockedEnsemble
 from gmb_hf.hub.sources import part_of
 from gmb_hf.indicators.catalogue import compute
@@ -50,7 +51,8 @@ def shuffled(log: RunLog, seed: int = 0) -> RunLog:
 
 def without_dates(lock: Lock) -> dict[str, Any]:
     plain = copy.deepcopy(lock.plain())
-    del plain["x_lock"]["created"], plain["x_lock"]["hash"]
+    for name in ("created", "x_checksums", "hash"):
+        del plain["x_lock"][name]
     plain["meta"] = {}
     return plain
 
@@ -130,7 +132,7 @@ class TestTheLock:
         del record["method"], record["features"], record["trees"]
         for member in record["members"]:
             member |= {key: member[key][0] for key in ("center", "scale", "coefficient")}
-        plain["x_lock"]["hash"] = seal(plain, "x_lock.hash")
+        plain["x_lock"]["hash"] = CHECKSUMS.of(plain)
         path = tmp_path / "lock.yaml"
         path.write_text(dump_yaml(plain))
         assert formula(Lock.read(path)) == formula(lock)

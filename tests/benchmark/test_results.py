@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from gmb_hf.benchmark.calibration import Judgement
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.sections import CalibrationRecord
-from gmb_hf.benchmark.validation import check_results, definition_of_done
+from gmb_hf.benchmark.validation import definition_of_done
 from gmb_hf.benchmark.verdict import judge_all
 from gmb_hf.design.design import Design
 from gmb_hf.runs.runlog import RunLog
@@ -149,80 +148,68 @@ def test_ours_round_trips_and_equal_results_give_equal_bytes(
     assert judged(design()).write(tmp_path / "b.yaml").read_bytes() == first
 
 
-class TestJsonBesideTheYaml:
-    """results.json is read in place of results.yaml, and never against it."""
-
+class TestChecksums:
     @pytest.fixture
     def written(self, results: Results, tmp_path: Path) -> Path:
         return results.write(tmp_path / "results.yaml")
 
-    @pytest.fixture
-    def no_yaml(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(*_: object, **__: object) -> None:
-            raise AssertionError("YAML was parsed")
-
-        monkeypatch.setattr("gmb_hf.base.documents.parse_yaml", refuse)
-
-    @pytest.mark.usefixtures("no_yaml")
-    def test_it_spares_the_yaml_and_is_the_same(self, results: Results, written: Path):
-        read = Results.read(written)
-        assert read == results
-        infinite = read.indicator("rise").achieved(0.01)
-        assert infinite is not None
-        assert infinite.x_threshold == math.inf
-
-    def test_it_is_json_and_a_results_file_of_its_own(self, results: Results, written: Path):
-        path = written.with_suffix(".json")
-        assert json.loads(path.read_text())["schema_version"] == "v0.4"
-        assert Results.read(path) == results
-        assert not check_results(path).faults
-
-    def test_equal_results_give_equal_bytes(self, results: Results, written: Path):
-        before = written.with_suffix(".json").read_bytes()
+    def test_written_again_the_bytes_are_the_same(self, results: Results, written: Path):
+        before = written.read_bytes()
         results.write(written)
-        assert written.with_suffix(".json").read_bytes() == before
-
-    def test_an_edited_yaml_is_what_counts(self, written: Path):
-        written.write_text(written.read_text().replace("3 rows", "4 rows"))
-        with pytest.raises(InputError, match="was edited after gmb evaluate wrote it"):
-            Results.read(written)
+        assert written.read_bytes() == before
+        Results.read(written).write(written)
+        assert written.read_bytes() == before
 
     @pytest.mark.parametrize(
-        "damage",
+        ("old", "new", "named"),
         [
-            lambda text: text.replace("3 rows", "4 rows"),
-            lambda text: text[: len(text) // 2],
-            lambda _: "",
-            lambda _: "{}",
-            lambda text: text.replace("x_yaml", "x_json"),
+            ("3 rows", "4 rows", r"summary\.notes, summary\.x_notes"),
+            ("name: rise", "name: fall", r"indicators\[\d\]"),
+            ("run_id: ", "run_id: another_", r"meta\.run_id"),
         ],
     )
-    def test_a_damaged_json_is_passed_over(
-        self, results: Results, written: Path, damage: Callable[[str], str]
-    ):
-        path = written.with_suffix(".json")
-        path.write_text(damage(path.read_text()))
-        assert Results.read(written) == results
+    def test_what_was_edited_is_named(self, written: Path, old: str, new: str, named: str):
+        text = written.read_text()
+        assert old in text
+        written.write_text(text.replace(old, new))
+        with pytest.raises(
+            InputError, match=rf"was edited after gmb evaluate wrote it.*; changed: {named}; "
+        ):
+            Results.read(written)
 
-    def test_that_of_another_evaluation_is_passed_over(self, results: Results, written: Path):
-        other = judged(design(), n_runs=30).write(written.parent / "other.yaml")
-        other.with_suffix(".json").replace(written.with_suffix(".json"))
-        assert Results.read(written) == results
+    def test_there_may_be_none(self, results: Results, written: Path):
+        results.model_copy(update={"x_checksum": None}).write(written)
+        with pytest.raises(InputError, match=r"has no checksum \(x_checksum\); evaluate again"):
+            Results.read(written).verify()
 
-    def test_somebody_elses_file_of_that_name_stays(self, results: Results, tmp_path: Path):
-        (tmp_path / "results.json").write_text("mine")
-        written = results.write(tmp_path / "results.yaml")
-        assert (tmp_path / "results.json").read_text() == "mine"
-        assert Results.read(written) == results
-
-    def test_results_without_a_seal_have_none(self, results: Results, written: Path):
-        results.model_copy(update={"x_seal": None}).write(written)
-        assert [path.name for path in written.parent.iterdir()] == ["results.yaml"]
-
-    def test_a_seal_that_does_not_fit_is_still_refused(self, results: Results, written: Path):
-        results.model_copy(update={"x_protocol": "v0.4"}).write(written)
+    def test_one_that_does_not_fit_is_refused(self, results: Results, written: Path):
+        changed = results.model_copy(update={"x_protocol": "v0.4"})
+        with pytest.raises(InputError, match="was edited"):
+            changed.verify()
+        changed.write(written)
         with pytest.raises(InputError, match="was edited"):
             Results.read(written)
+
+    def test_results_that_were_read_are_not_checked_after_a_change(self, written: Path):
+        read = Results.read(written)
+        read.verify()
+        with pytest.raises(InputError, match="was edited"):
+            read.model_copy(update={"x_protocol": "v0.4"}).verify()
+
+    def test_a_later_schema_says_who_wrote_it(self, written: Path):
+        written.write_text(written.read_text().replace("x_schema: 2", "x_schema: 3"))
+        message = r"is a results file of schema 3, written by gmb-hf .* reads schemas up to 2: upgr"
+        with pytest.raises(InputError, match=message):
+            Results.read(written)
+
+    def test_the_copy_of_an_earlier_version_goes(self, results: Results, tmp_path: Path):
+        copy = tmp_path / "results.json"
+        copy.write_text('{"x_yaml_sha256":"00","x_json_sha256":"00","schema_version":"v0.4"}')
+        results.write(tmp_path / "results.yaml")
+        assert not copy.exists()
+        copy.write_text("mine")
+        results.write(tmp_path / "results.yaml")
+        assert copy.read_text() == "mine"
 
 
 def test_every_field_of_the_schema_is_there(results: Results) -> None:

@@ -176,7 +176,7 @@ class TestLocks:
     @pytest.mark.parametrize(
         ("old", "new", "message"),
         [
-            ("format: 1", "format: 2", "lock format 2 written by gmb-hf"),
+            ("x_schema: 2", "x_schema: 3", "is a lock of schema 3, written by gmb-hf"),
             ("horizon_steps: 100", "horizon_steps: 120", "was edited after it was locked"),
             ("sign: 1", "sign: -1", "was edited after it was locked"),
             ("x_lock:", "x_lok:", "is no lock (there is no x_lock section)"),

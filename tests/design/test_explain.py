@@ -89,7 +89,7 @@ VARIATIONS: tuple[tuple[str, Any], ...] = (
     ("candidates.1.x_ensemble.method", "boosted"),
 )
 RECORD: dict[str, Any] = {
-    "format": 1,
+    "x_schema": 2,
     "created": "2026-01-27T12:00:00+00:00",
     "package_version": "0.1",
     "explore_fingerprint": "ab" * 32,
@@ -154,6 +154,7 @@ RECORD: dict[str, Any] = {
             "fingerprint": "ab" * 8 + "|null|2",
         }
     ],
+    "x_checksums": {"meta": "ab" * 8},
     "hash": "cd" * 32,
 }
 
@@ -291,7 +292,8 @@ def test_a_lock_tells_the_design_as_well() -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        *(name for name in LockRecord.model_fields if name != "candidates"),
+        # The checksums of the parts are under the hash, which is told.
+        *(name for name in LockRecord.model_fields if name not in ("candidates", "x_checksums")),
         *(f"candidates.csd.{name}" for name in RECORD["candidates"]["csd"]),
     ],
 )

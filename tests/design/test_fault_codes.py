@@ -102,7 +102,7 @@ def test_a_fault_has_a_code_and_a_place(
     [
         ("horizon_steps: 200", "horizon_steps: 250", "lock_edited"),
         ("x_lock:", "x_lok:", "not_a_lock"),
-        ("format: 1", "format: 7", "lock_format"),
+        ("x_schema: 2", "x_schema: 7", "newer_schema"),
     ],
 )
 def test_a_lock_that_is_refused_says_why_by_a_code(

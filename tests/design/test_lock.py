@@ -131,11 +131,15 @@ def test_a_lock_changed_in_memory_fails_its_own_check() -> None:
         replace(lock, design=lock.design.replace(horizon=300)).verify()
 
 
-def test_a_lock_of_another_format_or_version_is_refused(tmp_path: Path) -> None:
+def test_a_lock_of_another_schema_or_version_is_refused(tmp_path: Path) -> None:
     path = build().write(tmp_path / "lock.yaml")
     text = path.read_text()
-    path.write_text(text.replace("format: 1", "format: 7"))
-    with pytest.raises(InputError, match=r"lock format 7 written by gmb-hf .* reads format 1"):
+    path.write_text(text.replace("x_schema: 2", "x_schema: 7"))
+    message = r"is a lock of schema 7, written by gmb-hf .* reads schemas up to 2: upgrade it"
+    with pytest.raises(InputError, match=message):
+        Lock.read(path)
+    path.write_text(text.replace("x_schema: 2", "x_schema: two"))
+    with pytest.raises(InputError, match="x_schema must be a whole number from 1 to 2, got 'two'"):
         Lock.read(path)
     path.write_text(text.split("x_lock:")[0])
     with pytest.raises(InputError, match="is no lock"):

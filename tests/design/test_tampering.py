@@ -15,7 +15,7 @@ import yaml
 from gmb_hf.base.documents import dump_yaml
 from gmb_hf.base.errors import InputError
 from gmb_hf.design.design import Design
-from gmb_hf.design.lock import Lock, LockedCandidate, member_key
+from gmb_hf.design.lock import CHECKSUMS, Lock, LockedCandidate, member_key
 
 Path_ = tuple[str | int, ...]
 
@@ -237,10 +237,41 @@ def test_another_writer_of_yaml_is_no_edit(tmp_path: Path) -> None:
 
 def test_a_lock_of_another_version_says_which_reads_it(tmp_path: Path) -> None:
     content = LOCK.plain()
-    content["x_lock"]["format"] = 2
+    content["x_lock"]["x_schema"] = 3
     content["x_lock"]["package_version"] = "9.0"
     with pytest.raises(
         InputError,
-        match=r"lock format 2 written by gmb-hf 9\.0 is not readable .* use that version",
-    ):
+        match=r"lock of schema 3, written by gmb-hf 9\.0; gmb-hf .* up to 2: upgrade it, pip inst",
+    ) as caught:
+        Lock.read(written(content, tmp_path))
+    assert caught.value.code == "newer_schema"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "named"),
+    [
+        (("x_lock", "candidates", "csd", "sign"), 1, r"x_lock\.candidates\.csd"),
+        (("x_lock", "explore_fingerprint"), "cd" * 32, r"x_lock\.explore_fingerprint"),
+        (("labels", "positive_window", "horizon_steps"), 300, "labels"),
+        (("candidates", 0, "params"), {"window": 300}, r"candidates\[0\]"),
+        (("x_nan",), "ignore", "x_nan"),
+        (("x_lock", "x_checksums", "meta"), "0" * 16, "meta"),
+    ],
+)
+def test_what_was_changed_is_named(path: Path_, value: Any, named: str, tmp_path: Path) -> None:
+    def change(section: Any, key: Any) -> None:
+        section[key] = value
+
+    with pytest.raises(InputError, match=rf"does not match its content, \w+; changed: {named}; "):
+        Lock.read(written(edited(path, change), tmp_path))
+
+
+def test_nobody_knows_what_was_changed_in_a_lock_of_the_first_schema(tmp_path: Path) -> None:
+    content = LOCK.plain()
+    del content["x_lock"]["x_schema"], content["x_lock"]["x_checksums"]
+    content["x_lock"]["format"] = 1
+    content["x_lock"]["hash"] = CHECKSUMS.of(content)
+    Lock.read(written(content, tmp_path)).verify()
+    content["x_nan"] = "ignore"
+    with pytest.raises(InputError, match="which field changed cannot be known"):
         Lock.read(written(content, tmp_path))

@@ -293,7 +293,7 @@ def metric_values() -> str:
 
     found: dict[str, Any] = {}
     with workplace([]), _own_caches():
-        modules = {name: gmb_hf.jobs.metrics.load(name) for name in gmb_hf.jobs.metrics.names()}
+        modules = {name: gmb_hf.metrics.load(name) for name in gmb_hf.metrics.names()}
         for title, (name, arguments) in metric_calls().items():
             found[title] = modules[name].compute(**arguments)
     missing = set(modules) - {name for name, _ in metric_calls().values()}

@@ -18,7 +18,8 @@ _VARIES = (
         r"\1<date>",
     ),
     (r"(package_version[\"']?: [\"']?)[\w.+]+", r"\1<version>"),
-    (r"(x_seal: )[0-9a-f]{64}", r"\1<hash>"),  # versions and days are under it
+    (r"(x_checksum: )[0-9a-f]{64}", r"\1<hash>"),  # versions and days are under it
+    (r"(: )['\"]?[0-9a-f]{16}['\"]?(?=\n)", r"\1<hash>"),  # and those of the parts
     (r"(python[\"']?: [\"']?)\d[\w.+]*", r"\1<version>"),
     (r"gmb-hf \d[\w.+]*", "gmb-hf <version>"),
     # Packages that take part are those that this process has loaded by now.

@@ -12,10 +12,10 @@ from hub_client import Terminal
 from hub_store import Hub
 
 from gmb_hf import Design, InputError, RunLog, preset
-from gmb_hf.base.documents import seal
 from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.results import Results
+from gmb_hf.design.lock import CHECKSUMS
 from gmb_hf.hub import panels
 from gmb_hf.hub.curves import CurveShape
 from gmb_hf.hub.panels import FrozenPanel
@@ -161,7 +161,7 @@ def test_from_a_lock_to_the_ledger(panel: FrozenPanel, commands: Terminal) -> No
     # The same lock, made again on another day, is no other look.
     lock = yaml.safe_load(Path("lock.yaml").read_text())
     lock["x_lock"]["created"] = "2026-01-01T00:00:00+00:00"
-    lock["x_lock"]["hash"] = seal(lock, "x_lock.hash")
+    lock["x_lock"]["hash"] = CHECKSUMS.of(lock)
     Path("again.yaml").write_text(yaml.safe_dump(lock))
     again = ("evaluate", "--lock=again.yaml", f"--runs=panel:{NAME}", "--no-figures")
     commands.done(*again, "--out=again")

@@ -40,7 +40,7 @@ def judged_by(lock: Lock, results: Results) -> Results:
     """The results as if they were of this lock."""
     assert results.x_provenance is not None
     of_it = results.x_provenance.model_copy(update={"lock_hash": lock.hash})
-    return results.model_copy(update={"x_provenance": of_it}).sealed()
+    return results.model_copy(update={"x_provenance": of_it}).with_checksums()
 
 
 @pytest.fixture(scope="module")

@@ -235,7 +235,7 @@ class TestThroughAMonitor:
         few, _ = make_lock(DESIGN, made_up(19, 0))
         source = evaluate_lock(few, evaluated.held_out).results.x_provenance
         # As if its verdicts were those of many runs.
-        results = evaluated.results.model_copy(update={"x_provenance": source}).sealed()
+        results = evaluated.results.model_copy(update={"x_provenance": source}).with_checksums()
         monitor = AlarmMonitor(few, results, act=[GAIN], show=(), budget=0.1)
         assert monitor.notes[0] == (
             "Calibration health cannot be promised: 0.05 takes 19 explore runs beside the "

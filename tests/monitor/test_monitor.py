@@ -139,7 +139,7 @@ class TestAlarm:
                     for item in evaluated.results.indicators
                 )
             }
-        ).sealed()
+        ).with_checksums()
         monitor = AlarmMonitor(evaluated.lock, results)
         for row in evaluated.rows():
             reading = monitor.update(**row)
@@ -174,14 +174,16 @@ class TestRefused:
         for old, new in (
             ("label: RANK_ONLY", "label: INCONCLUSIVE"),
             ("n_events: 100", "n_events: 99"),
-            ("x_seal: ", "x_seal: 0"),
+            ("x_checksum: ", "x_checksum: 0"),
         ):
             assert old in text
             path.write_text(text.replace(old, new, 1))
             with pytest.raises(InputError, match=r"edited\.yaml: was edited after gmb evaluate"):
                 AlarmMonitor(evaluated.lock, path)
-        path.write_text(text[: text.index("x_seal: ")])
-        with pytest.raises(InputError, match=r"edited\.yaml: has no seal \(x_seal\); evaluate a"):
+        path.write_text(text[: text.index("x_checksum: ")])
+        with pytest.raises(
+            InputError, match=r"edited\.yaml: has no checksum \(x_checksum\); eval"
+        ):
             AlarmMonitor(evaluated.lock, path)
         summary = evaluated.results.summary.model_copy(update={"n_seeds": 101})
         changed = evaluated.results.model_copy(update={"summary": summary})
@@ -211,14 +213,14 @@ class TestRefused:
             (by_runs if field in by_runs else item)[field] = value
         # What no results file may say is refused when it is read, the rest by the monitor.
         with pytest.raises(InputError, match=rf"^(results: contradicts itself|test): .*{message}"):
-            AlarmMonitor(evaluated.lock, Results.parse(plain, where="test").sealed())
+            AlarmMonitor(evaluated.lock, Results.parse(plain, where="test").with_checksums())
 
     def test_controls_and_oracles_of_the_lock_never_act(self, evaluated: Evaluated) -> None:
         plain = evaluated.results.plain()
         items = {item["name"]: item for item in plain["indicators"]}
         # All that a supported score has, under the name of a control.
         items["clock"].update({**items[GAIN], "name": "clock"})
-        forged = Results.parse(plain, where="test").sealed()
+        forged = Results.parse(plain, where="test").with_checksums()
         with pytest.raises(InputError, match="'clock' is a control by the lock: it never acts"):
             AlarmMonitor(evaluated.lock, forged)
 
@@ -261,7 +263,7 @@ class TestRefused:
         source = evaluated.results.x_provenance
         assert source is not None
         of_it = source.model_copy(update={"lock_hash": lock.hash})
-        results = evaluated.results.model_copy(update={"x_provenance": of_it}).sealed()
+        results = evaluated.results.model_copy(update={"x_provenance": of_it}).with_checksums()
         message = (
             f"^target 0.001: the lock says ABSTAIN for {GAIN}, {NORM}, it has too few explore runs "
             "for so small a rate; targets with a threshold: 0.05, 0.1$"

@@ -160,7 +160,7 @@ class TestRefused:
             ("", "is not the state of a monitor"),
             ('{"format": 1, "lock', "is not the state of a monitor"),
             ("[1, 2]", "monitor.json: "),
-            ('{"format": 1}', "its hash differs: it was damaged or changed"),
+            ('{"format": 1}', "its checksum differs: it was damaged or changed"),
         ],
     )
     def test_what_is_no_state(

@@ -56,7 +56,7 @@ def with_alarms(made: Results) -> Results:
         first = FirstAlarmRecord.parse(plain, where=item.name)
         update = {"x_first_alarm": first, "x_alarm_eligible": False}
         items.append(item.model_copy(update=update))
-    return made.model_copy(update={"indicators": tuple(items)}).sealed()
+    return made.model_copy(update={"indicators": tuple(items)}).with_checksums()
 
 
 class Page(HTMLParser):
@@ -167,7 +167,7 @@ class TestContent:
     def test_design_lock_and_environment(self, found: Results, page: Page):
         source = found.x_provenance
         assert source is not None
-        for value in (source.lock_hash, source.python, found.x_seal, "Definition of done"):
+        for value in (source.lock_hash, source.python, found.x_checksum, "Definition of done"):
             assert value is not None
             assert value in page.text
         assert "The event t* is" in page.text

@@ -23,14 +23,18 @@ from gmb_hf.base.errors import InputError, first_of
 from gmb_hf.base.escape import one_line
 from gmb_hf.base.files import json_text, read_bytes, read_json, write_text
 from gmb_hf.base.fingerprints import SHOWN
+from gmb_hf.base.schemas import Schema, dated
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.locking import make_lock
+from gmb_hf.benchmark.older import SCHEMA as RESULTS_SCHEMA
 from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.run_verdict import FirstAlarmRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import Design
+from gmb_hf.design.lock import SCHEMA as LOCK_SCHEMA
 from gmb_hf.design.lock import Lock
+from gmb_hf.hub.leaderboard import submission as submissions
 from gmb_hf.hub.leaderboard.submission import (
     LOCK,
     RESULTS,
@@ -57,7 +61,7 @@ CHECK = "check.json"
 _MOST = 5  # numbers of a file that are named
 _RELATIVE, _ABSOLUTE = 1e-6, 1e-9  # what another machine's rounding may change
 # Of the day, the place and the installation, not of the runs.
-_OF_THE_LOCK = {"x_lock": {"created", "package_version", "hash"}}
+_OF_THE_LOCK = {"x_lock": {"created", "package_version", "x_checksums", "hash"}}
 _OF_THE_RESULTS: dict[str, set[str]] = {
     "meta": {"prereg_path", "date", "commit_hash"},
     "x_provenance": {"package_version", "python", "packages"},
@@ -67,6 +71,23 @@ _OF_THE_DAY = ("date", "package_version", "not_checked")
 _LEFT_OUT = ("tables", "x_published", "x_checksums", "x_checksum")
 _WORDS = ("x_sentence", "sentence", "sensitivity_notes", "comments", "x_null_reasons")
 """What a later version may word otherwise."""
+_VERDICTS = (
+    *("label", "label_by_windows", "reasons", "x_reasons", "x_alarm_eligible", "scope"),
+    *("met", "state", "x_state", "p_adjusted", "x_p_adjusted", "runs_to_settle", "numbers"),
+)
+"""What a later schema may conclude otherwise from the same numbers."""
+
+
+def _upgrade_1(content: dict[str, Any]) -> dict[str, Any]:
+    """A check of schema 1, which named a label of each unit."""
+    return {**dated(content, 2), "submission": _submission_1(content.get("submission"))}
+
+
+def _submission_1(said: Any) -> Any:
+    return submissions.SCHEMA.upgraded(said, 1) if isinstance(said, dict) else said
+
+
+SCHEMA = Schema("check of a submission", (_upgrade_1,))
 
 
 class CheckedScore(Section):
@@ -83,7 +104,7 @@ class CheckedScore(Section):
 class CheckRecord(Section):
     """What a check found: `check.json`."""
 
-    format: Literal[1] = 1
+    x_schema: int = SCHEMA.current
     submission: SubmissionRecord
     date: str
     package_version: str
@@ -107,7 +128,8 @@ class CheckRecord(Section):
         path = folder / CHECK
         if not path.is_file():
             return None
-        record = cls.parse(read_json(path), where=str(path))
+        said = SCHEMA.opened(read_json(path), where=str(path))
+        record = cls.parse(said, where=str(path))
         submission = Submission(folder, record.submission)
         if folder.name != record.submission.name or record.files != hashes(submission):
             return None
@@ -203,8 +225,20 @@ def _held_before(submission: Submission, checked: CheckRecord) -> list[str]:
         {name: value for name, value in one.plain().items() if name not in _OF_THE_DAY}
         for one in (before, checked)
     )
-    same_version = before.package_version == __version__
-    return _compared(submission.folder / CHECK, theirs, ours, words=same_version)[0]
+    path = submission.folder / CHECK
+    schema = SCHEMA.version(read_json(path), where=str(path))
+    passed_over = _passed_over(schema, SCHEMA, before.package_version)
+    return _compared(path, theirs, ours, passed_over)[0]
+
+
+def _passed_over(schema: int, of: Schema, writer: str | None) -> frozenset[str]:
+    """The fields of a file that need not be what they are today.
+
+    Those of an earlier schema may also lack what a later one added.
+    """
+    if schema < of.current:
+        return frozenset((*_WORDS, *_VERDICTS, _ADDED))
+    return frozenset() if writer == __version__ else frozenset(_WORDS)
 
 
 def _of_others(
@@ -346,8 +380,8 @@ def _recomputed(
         ours["x_lock"]["x_sources"] = theirs["x_lock"].get("x_sources", [])
     else:
         ours["x_lock"]["explore_fingerprint"] = _as_locked(explore, submission).fingerprint()
-    same_version = lock.x_lock.package_version == __version__
-    faults, numbers = _compared(submission.folder / LOCK, theirs, ours, words=same_version)
+    passed_over = _passed_over(lock.file_schema, LOCK_SCHEMA, lock.x_lock.package_version)
+    faults, numbers = _compared(submission.folder / LOCK, theirs, ours, passed_over)
     if faults:
         return _Found(faults)
     judged, _ = part_of(log, lock.design, "held-out")
@@ -368,8 +402,9 @@ def _recomputed(
         fingerprint = provenance["evaluation_fingerprint"]
         ours["meta"]["run_id"] = ours["meta"]["run_id"][: -len(fingerprint[:8])] + fingerprint[:8]
     source = results.x_provenance
-    same_version = source is not None and source.package_version == __version__
-    faults, more = _compared(submission.folder / RESULTS, theirs, ours, words=same_version)
+    writer = source.package_version if source is not None else None
+    passed_over = _passed_over(results.file_schema, RESULTS_SCHEMA, writer)
+    faults, more = _compared(submission.folder / RESULTS, theirs, ours, passed_over)
     return _Found(faults, numbers + more, evaluated)
 
 
@@ -410,12 +445,18 @@ def _without(plain: dict[str, Any], left_out: Mapping[str, set[str]]) -> dict[st
     }
 
 
-def _compared(where: Path, theirs: Any, ours: Any, *, words: bool) -> tuple[list[str], int]:
+_ADDED = ""  # among what is passed over: whatever the file does not have
+
+
+def _compared(
+    where: Path, theirs: Any, ours: Any, passed_over: frozenset[str]
+) -> tuple[list[str], int]:
     """The first differences of a file in a line each, and how many values were equal."""
     lines: list[str] = []
     equal = 0
     for path, submitted, found in _leaves(theirs, ours, ""):
-        if not words and path.rpartition(".")[2].partition("[")[0] in _WORDS:
+        name = path.rpartition(".")[2].partition("[")[0]
+        if name in passed_over or (submitted is _ABSENT and _ADDED in passed_over):
             continue
         if _same(submitted, found):
             equal += 1

@@ -18,8 +18,9 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
@@ -29,6 +30,7 @@ from gmb_hf.base.documents import Many, Section
 from gmb_hf.base.errors import InputError, first_of
 from gmb_hf.base.escape import number, one_line, percent
 from gmb_hf.base.files import lies_inside, whole_folder, write_text
+from gmb_hf.base.schemas import Schema, dated
 from gmb_hf.benchmark.prepare import Entry, entries_of
 from gmb_hf.benchmark.results import Results
 from gmb_hf.design.lock import Lock
@@ -97,10 +99,13 @@ class ScoreRecord(Section):
         return [self.column(name, window) for window in self.windows or (None,)]
 
 
+SCHEMA = Schema("submission", (partial(dated, version=2),))
+
+
 class SubmissionRecord(Section):
     """What the card says of a submission."""
 
-    format: Literal[1] = 1
+    x_schema: int = SCHEMA.current
     name: str
     author: Words
     claim: Words
@@ -158,7 +163,8 @@ class Submission:
         card = Card.read(place)
         if KEY not in card.header:
             raise InputError(f"{card.where}: is no submission: its header has no {KEY}")
-        record = SubmissionRecord.parse(card.header[KEY], where=f"{card.where}: {KEY}")
+        said, where = card.header[KEY], f"{card.where}: {KEY}"
+        record = SubmissionRecord.parse(SCHEMA.opened(said, where=where), where=where)
         if place.resolve().name != record.name:
             raise InputError(
                 f"{card.where}: {KEY}.name is {record.name!r}, the folder is called "
@@ -426,7 +432,10 @@ def _card(record: SubmissionRecord, lock: Lock, results: Results) -> str:
         "pretty_name": f"GMB submission {record.name}",
         "tags": ["gmb", "gmb-submission"],
         **({"paper": paper} if paper else {}),
-        KEY: record.model_dump(mode="json", exclude_defaults=True) | {"format": record.format},
+        KEY: {
+            "x_schema": record.x_schema,
+            **record.model_dump(mode="json", exclude_defaults=True),
+        },
     }
     return render_card(
         "submission",
