@@ -181,9 +181,7 @@ class TestRefused:
             with pytest.raises(InputError, match=r"edited\.yaml: was edited after gmb evaluate"):
                 AlarmMonitor(evaluated.lock, path)
         path.write_text(text[: text.index("x_checksum: ")])
-        with pytest.raises(
-            InputError, match=r"edited\.yaml: has no checksum \(x_checksum\); eval"
-        ):
+        with pytest.raises(InputError, match=r"edited\.yaml: has no checksum \(x_checksum\); eval"):
             AlarmMonitor(evaluated.lock, path)
         summary = evaluated.results.summary.model_copy(update={"n_seeds": 101})
         changed = evaluated.results.model_copy(update={"summary": summary})
