@@ -463,7 +463,9 @@ def on_own_runs(home: Path, explore_log: RunLog, held_out_log: RunLog) -> Path:
         "code": [str(place / "lock.yaml")],
         "out": place / "submissions",
     }
-    with pytest.raises(InputError, match="is on no panel; for own runs of a panel's configuration say"):
+    with pytest.raises(
+        InputError, match="is on no panel; for own runs of a panel's configuration say"
+    ):
         submit("own", **given)
     submit("own", panel="quick-29", **given)
     return place / "submissions" / "own"

@@ -18,7 +18,7 @@ from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.sections import CalibrationRecord
-from gmb_hf.benchmark.validation import check_results, definition_of_done
+from gmb_hf.benchmark.validation import definition_of_done
 from gmb_hf.benchmark.verdict import Declared, judge_all
 from gmb_hf.design.design import Design
 from gmb_hf.runs.runlog import RunLog
