@@ -55,6 +55,9 @@ Part = Literal["task", "model", "optimizer", "schedule", "seeds_eval"]
 PARTS: tuple[Part, ...] = get_args(Part)
 """Parts of the boundary that a lock declares; the explore runs it knows by name and content."""
 
+EARLIER = {"x_warned_min": "x_detection_min"}
+"""Keys of earlier versions, and what they are called today."""
+
 SPECIFIED_TABLES = ("gate_summary", "utility_at_fpr", "robustness")
 """The tables of the specification (section 8)."""
 
@@ -372,6 +375,8 @@ class Design(Document):
     @classmethod
     def parse(cls, data: Any, *, where: str) -> Self:
         """Read a nested document, where seeds may be `undeclared` too; see `Section.parse`."""
+        if isinstance(data, dict) and not data.keys().isdisjoint(EARLIER):
+            data = {EARLIER.get(key, key): value for key, value in data.items()}
         boundary = data.get("boundary") if isinstance(data, dict) else None
         if isinstance(boundary, dict) and boundary.get("seeds_eval") == UNDECLARED:
             parts = [*(boundary.get("x_undeclared") or ()), "seeds_eval"]
