@@ -474,7 +474,7 @@ def on_own_runs(home: Path, explore_log: RunLog, held_out_log: RunLog) -> Path:
 def test_own_runs_are_checked_and_listed_apart(on_own_runs: Path, tmp_path: Path) -> None:
     found = check(on_own_runs)
     assert found.faults == ()
-    assert "that the runs are trainings of the panel's law, all of them and unchosen" in (
+    assert "that the runs are trainings of the panel's configuration, all of them and unchosen" in (
         found.not_checked
     )
     build_board(on_own_runs.parent, tmp_path / "site")

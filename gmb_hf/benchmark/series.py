@@ -443,7 +443,7 @@ def utility(judgement: Judgement, per_run: bool) -> Flat:
 
 @_of_series
 def robustness(judgement: Judgement, per_run: bool) -> Flat:
-    """Layer D: `pass_rate`, `label_flip_rate`, `family_size`; `first_alarm_label_flip_rate`.
+    """Layer D: `pass_rate`, `label_flip_rate`, `family_size`; `runs_label_flip_rate`.
 
     The last is by runs, which `strict` alone counts. `return_per_run` adds, for each member of the
     family, `members`, `member_passes` and `member_layer_b_pass`: what varies here are settings and
@@ -452,12 +452,12 @@ def robustness(judgement: Judgement, per_run: bool) -> Flat:
     measured = layer_d(judgement)
     names = ("pass_rate", "label_flip_rate", "family_size")
     flat: Flat = {name: getattr(measured, name) for name in names}
-    flat["first_alarm_label_flip_rate"] = None
+    flat["runs_label_flip_rate"] = None
     if judgement.strict:
         beside = rivals_of({judgement.evaluation.name: judgement})
         rivals = beside.get(judgement.design.primary_run_budget, {})
         by_runs = runs_robustness(judgement, {}, rivals)
-        flat["first_alarm_label_flip_rate"] = by_runs.label_flip_rate
+        flat["runs_label_flip_rate"] = by_runs.label_flip_rate
     if per_run:
         members = measured.x_members
         flat["members"] = [member.name for member in members]
