@@ -26,7 +26,7 @@ from gmb_hf.core.thresholds import (
     runs_to_bound,
     runs_to_promise,
 )
-from gmb_hf.design.design import PARTS, UNDECLARED, Design
+from gmb_hf.design.design import PARTS, SEEDS, UNDECLARED, Design
 from gmb_hf.design.event_types import EVENT_TYPES
 from gmb_hf.design.power import draws_needed
 from gmb_hf.design.strata import EVENT_STEP
@@ -77,10 +77,9 @@ def declared(design: Design) -> Design:
     Raises:
         InputError: another part of the boundary is open; all of them are named.
     """
-    texts: list[str] = [part for part in PARTS if part != "seeds_eval"]
+    texts: list[str] = [part for part in PARTS if part not in SEEDS]
     still: list[str] = [part for part in texts if is_placeholder(getattr(design, part))]
-    if not design.seeds_eval:
-        still.append("seeds_eval")
+    still += [part for part in SEEDS if not getattr(design, part)]
     places = [design.places()[part] for part in still if part not in design.undeclared]
     if places:
         raise InputError(

@@ -234,10 +234,13 @@ class TestLocking:
 
     def test_held_out_seeds_among_the_explore_runs(self, design: Design, explore_log: RunLog):
         held_out = list(range(3, 100))
-        with pytest.raises(
-            InputError, match=r"boundary\.seeds_eval: 27 also used to explore \(3, "
-        ):
+        with pytest.raises(InputError, match=r"3, 4, .* are in both seeds_explore and seeds_eval"):
             make_lock(design.replace(seeds_eval=held_out), explore_log)
+
+    def test_explore_seeds_are_those_that_were_seen(self, design: Design, explore_log: RunLog):
+        lock, _ = make_lock(design.replace(seeds_explore=[]), explore_log)
+        assert lock.design.seeds_explore == tuple(sorted(explore_log.seeds))
+        assert "seeds_explore" not in lock.design.scope
 
     def test_a_boundary_that_the_explore_logs_contradict(self, design: Design, explore_log: RunLog):
         log = described(explore_log, optimizer="SGD")

@@ -33,7 +33,7 @@ from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.benchmark.records import Label
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.design.design import Design
+from gmb_hf.design.design import SEEDS, Design
 from gmb_hf.design.lock import SCHEMA as LOCK_SCHEMA
 from gmb_hf.design.lock import Lock
 from gmb_hf.hub.leaderboard import submission as submissions
@@ -459,7 +459,9 @@ def _expected(panel: FrozenPanel, lock: Lock, *, retrained: bool) -> Design:
         },
     }
     if retrained:
-        fields |= {name: getattr(lock.design, name) for name in ("seeds_explore", "seeds_eval")}
+        fields |= {name: getattr(lock.design, name) for name in ("undeclared", *SEEDS)}
+        if not lock.design.seeds_explore:  # before a lock had to say so
+            fields["undeclared"] = (*lock.design.undeclared, "seeds_explore")
     return panel.design().replace(**fields)
 
 
