@@ -174,7 +174,9 @@ class TestEvaluate:
         assert "--seeds-explore is not declared, nor do the logs say it" in message
         Design.read("prereg.yaml").replace(undeclared=[*both]).write("prereg.yaml")
         assert gmb("lock", *locking(Path()), "--out=free.yaml").code == 0
-        assert "Holds for: seeds_explore undeclared, seeds_eval" in Lock.read("free.yaml").design.scope
+        assert (
+            "Holds for: seeds_explore undeclared, seeds_eval" in Lock.read("free.yaml").design.scope
+        )
         message = refused("evaluate", "--lock=free.yaml", "--runs=explore.csv")
         assert "held-out runs are the explore runs that this lock was made on" in message
         log = RunLog.read("explore.csv")
