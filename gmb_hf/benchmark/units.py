@@ -341,7 +341,8 @@ class RunsCase:
         return (
             f"its first alarm detects {self._detected}{self._chance} with a median lead time of "
             f"{0 if lead is None else lead:g} steps, and {alarms.n_false} of {alarms.n_runs} runs "
-            f"have a false alarm, the budget being {in_words(budget)}{over}"
+            f"{'has' if alarms.n_false == 1 else 'have'} a false alarm, the budget being "
+            f"{in_words(budget)}{over}"
         )
 
     @property

@@ -481,7 +481,7 @@ def _budgets(design: Design, runs: int, explored: int | None) -> Iterator[Findin
                 f"about {effective_budget(target, runs):.3f}; {runs_advised(target)} runs keep "
                 "80% of it",
             )
-    if len(finite) < design.min_targets_ok:
+    if not finite:
         yield error(
             "too_few_reachable_targets",
             f"{len(finite)} of {len(design.fpr_targets)} targets have a finite threshold with "
