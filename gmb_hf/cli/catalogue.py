@@ -101,10 +101,7 @@ def install() -> None:
 
 @app.command()
 def push(
-    org: str,
-    name: list[str] | None = None,
-    requirement: str | None = None,
-    private: bool = False,
+    org: str, name: list[str] | None = None, requirement: str | None = None, private: bool = False
 ) -> None:
     """Publish each module as a Space, from which `evaluate.load("ORG/NAME")` loads it.
 

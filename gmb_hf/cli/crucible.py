@@ -444,12 +444,7 @@ def fit(
 
 
 @tiers_app.command()
-def assign(
-    tiers: Path,
-    scores: Scores,
-    bundles: Path,
-    out: Path,
-) -> None:
+def assign(tiers: Path, scores: Scores, bundles: Path, out: Path) -> None:
     """Write the bundles with their tiers: the set that every later model is scored on.
 
     Options:
@@ -469,11 +464,7 @@ def assign(
 
 @app.command()
 def scoreboard(
-    scores: Scores,
-    eval_version: str,
-    out: Path,
-    seed: int = 42,
-    checkpoint: str | None = None,
+    scores: Scores, eval_version: str, out: Path, seed: int = 42, checkpoint: str | None = None
 ) -> None:
     """Sum up the items overall and by tier, under the fingerprint of their data.
 

@@ -229,11 +229,7 @@ def _texts(given: Sequence[str]) -> Sequence[Text]:
 
 
 @app.command(cls=several("--text"))
-def tokenizer(
-    text: list[str],
-    out: Path,
-    vocabulary: int = 1024,
-) -> None:
+def tokenizer(text: list[str], out: Path, vocabulary: int = 1024) -> None:
     """Train a tokenizer of GPT-2's kind (byte-level BPE) on text; nothing is downloaded for it.
 
     Options:
@@ -251,11 +247,7 @@ def tokenizer(
 
 
 @app.command()
-def verify(
-    dataset: str,
-    config: str | None = None,
-    previous: str | None = None,
-) -> None:
+def verify(dataset: str, config: str | None = None, previous: str | None = None) -> None:
     """Hash a dataset anew and compare it with its card; exit 1 where they differ.
 
     Arguments:
@@ -292,11 +284,7 @@ def verify(
 
 
 @app.command()
-def push(
-    folder: Path,
-    repo: Repo,
-    private: Private = False,
-) -> None:
+def push(folder: Path, repo: Repo, private: Private = False) -> None:
     """Publish a dataset in one commit, if it is what its card says and nothing frozen changes.
 
     Arguments:

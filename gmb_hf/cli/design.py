@@ -16,16 +16,7 @@ from gmb_hf.base.escape import number
 from gmb_hf.base.tables import Column, Row, Table
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import (
-    Answer,
-    App,
-    DesignCommand,
-    MoreRuns,
-    Private,
-    Runs,
-    option,
-    rare,
-)
+from gmb_hf.cli.options import Answer, App, DesignCommand, MoreRuns, Private, Runs, option, rare
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.planning import Pilot
@@ -43,10 +34,7 @@ Score = Annotated[
 
 
 @app.command()
-def init(
-    out: Path,
-    force: bool = False,
-) -> None:
+def init(out: Path, force: bool = False) -> None:
     """Write a commented preregistration to fill in.
 
     Options:
@@ -373,8 +361,7 @@ def plan(
         int | None, option("Scores in the lock.", show_default="1, or those of --prereg")
     ] = None,
     assume_events: Annotated[
-        float | None,
-        rare("Share of runs that have an event.", metavar="share", show_default="0.9"),
+        float | None, rare("Share of runs that have an event.", metavar="share", show_default="0.9")
     ] = None,
     assume_negatives: Annotated[
         float | None,

@@ -326,10 +326,7 @@ def _compat_settings(context: typer.Context) -> CompatSettings:
 # Results files: made again as a page, checked, and compared.
 
 
-def report(
-    results: Path,
-    out: Path | None = None,
-) -> None:
+def report(results: Path, out: Path | None = None) -> None:
     """Make report.html again from results alone: one file, which needs no logs and no network.
 
     Arguments:

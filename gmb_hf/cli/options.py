@@ -97,8 +97,7 @@ RunPreset = Annotated[
     ),
 ]
 Changes = Annotated[
-    list[str] | None,
-    option("Change a field: training.lr=3e-3.", "--set", metavar="field=value"),
+    list[str] | None, option("Change a field: training.lr=3e-3.", "--set", metavar="field=value")
 ]
 Jobs = Annotated[
     int | None, option("Groups of seeds trained at a time; on a CPU one a core if not given.")

@@ -34,12 +34,7 @@ Name = Annotated[
 @app.command("list")
 def list_() -> None:
     """Every panel, its question, and whether it lies here."""
-    from gmb_hf.hub.panels import (
-        FrozenPanel,
-        folder_of_panels,
-        here,
-        names,
-    )
+    from gmb_hf.hub.panels import FrozenPanel, folder_of_panels, here, names
     from gmb_hf.hub.recipes import RECIPES
 
     rows, known = [], []
@@ -139,9 +134,7 @@ def build(
 
 
 @app.command()
-def verify(
-    name: str | None = None,
-) -> None:
+def verify(name: str | None = None) -> None:
     """Compare every byte of a panel with the hashes of its card; exit 1 where one differs.
 
     Arguments:
@@ -164,11 +157,7 @@ def verify(
 
 
 @app.command()
-def push(
-    repo: Repo,
-    name: list[str] | None = None,
-    private: Private = False,
-) -> None:
+def push(repo: Repo, name: list[str] | None = None, private: Private = False) -> None:
     """Publish panels as one dataset, a config each, in one commit.
 
     Options:
@@ -182,12 +171,7 @@ def push(
     screen.pushed(done, following=following)
 
 
-def trial(
-    out: Path,
-    panels: str = "all",
-    figures: Figures = True,
-    jobs: int | None = None,
-) -> None:
+def trial(out: Path, panels: str = "all", figures: Figures = True, jobs: int | None = None) -> None:
     """Lock every signal on each panel's explore runs, and judge it once on the held-out ones.
 
     Options:
@@ -344,11 +328,7 @@ def check(folders: Folders) -> None:
 
 
 @leaderboard.command("build")
-def build_site(
-    submissions: Path,
-    out: Path,
-    trial: Path | None = None,
-) -> None:
+def build_site(submissions: Path, out: Path, trial: Path | None = None) -> None:
     """Make the static site of submissions that were checked, and of a trial; a Space as it is.
 
     Arguments:

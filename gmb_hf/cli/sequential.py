@@ -12,15 +12,7 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import number, p_value
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import (
-    Answer,
-    App,
-    Changes,
-    Device,
-    Figures,
-    option,
-    rare,
-)
+from gmb_hf.cli.options import Answer, App, Changes, Device, Figures, option, rare
 
 if TYPE_CHECKING:
     from gmb_hf.protocol.sequential.summary import RetentionSummary
