@@ -139,9 +139,7 @@ def aggregate(
     boards: list[Path],
     against: Path | None = None,
     method: str = "t",
-    allow_fingerprint_mismatch: Annotated[
-        bool, options.different_data("Take different data all the same.")
-    ] = False,
+    allow_fingerprint_mismatch: bool = False,
     draws: int = 2000,
     seed: int = 0,
     out: Answer = None,
@@ -154,6 +152,7 @@ def aggregate(
     Options:
         against: What this command left of another configuration.
         method: t (Student's interval) or normal (the spec's 1.96).
+        allow_fingerprint_mismatch: Take different data all the same.
         draws: Bootstrap resamples of seeds and items.
         seed: Of the resamples.
     """
@@ -487,12 +486,7 @@ def compare(
     following: Path,
     organic_before: Path | None = None,
     organic_after: Path | None = None,
-    allow_fingerprint_mismatch: Annotated[
-        bool,
-        options.different_data(
-            "Show numbers of different data all the same; they are not comparable."
-        ),
-    ] = False,
+    allow_fingerprint_mismatch: bool = False,
     gate: bool = False,
     permutations: int = 9999,
     seed: int = 0,
@@ -505,6 +499,8 @@ def compare(
         following: The newer scoreboard.
 
     Options:
+        allow_fingerprint_mismatch: Show numbers of different data all the same; they are not
+            comparable.
         organic_before: Scoreboard of the organic holdout, before.
         organic_after: The same, after.
         gate: Exit with 1 from a CRITICAL guardrail on.

@@ -16,7 +16,7 @@ from gmb_hf.base.escape import number
 from gmb_hf.base.tables import Column, Row, Table
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import Answer, App, DesignCommand, MoreRuns, Private, Runs, option, rare
+from gmb_hf.cli.options import Answer, App, DesignCommand, MoreRuns, Private, Runs, option
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.planning import Pilot
@@ -81,19 +81,11 @@ def lock(
     preset: Preset = None,
     score: Score = None,
     sign: int = 1,
-    sees_test_labels: Annotated[
-        bool | None,
-        rare(
-            "Whether held-out labels went into the columns of --score.",
-            "--sees-test-labels/--no-test-labels",
-        ),
-    ] = None,
+    sees_test_labels: bool | None = None,
     out: Path | None = None,
     strict_lint: bool = False,
     explain: bool = False,
-    made: Annotated[
-        Path | None, option("With --explain or --publish: a lock that is there.", "--lock")
-    ] = None,
+    made: Path | None = None,
     force: bool = False,
     publish: str | None = None,
     private: Private = False,
@@ -105,8 +97,11 @@ def lock(
         sign: Of --score: +1, high means risk; -1, low does.
         out: Where to write the lock.
         explain: Print each frozen choice in a sentence.
+        made, --lock: With --explain or --publish: a lock that is there.
 
     More options:
+        sees_test_labels, --sees-test-labels/--no-test-labels: Whether held-out labels went into the
+            columns of --score.
         strict_lint: Refuse a design with warnings as well.
         force: Replace a lock that is there.
         publish: Commit it to this dataset of the Hub, which shows that it came first.
@@ -342,31 +337,12 @@ class PlanCommand(DesignCommand):
 
 def plan(
     context: typer.Context,
-    detection: Annotated[
-        float | None,
-        option(
-            "Share of events that its first alarm detects.", metavar="share", show_default="0.5"
-        ),
-    ] = None,
-    coverage: Annotated[
-        float | None,
-        option(
-            "By windows: share of events that the score covers.",
-            metavar="share",
-            show_default="0.5",
-        ),
-    ] = None,
+    detection: float | None = None,
+    coverage: float | None = None,
     power: float = 0.8,
-    candidates: Annotated[
-        int | None, option("Scores in the lock.", show_default="1, or those of --prereg")
-    ] = None,
-    assume_events: Annotated[
-        float | None, rare("Share of runs that have an event.", metavar="share", show_default="0.9")
-    ] = None,
-    assume_negatives: Annotated[
-        float | None,
-        rare("Share of runs that have negative windows.", metavar="share", show_default="0.75"),
-    ] = None,
+    candidates: int | None = None,
+    assume_events: float | None = None,
+    assume_negatives: float | None = None,
     assume_chance: float | None = None,
     prereg: Path | None = None,
     pilot: list[str] | None = None,
@@ -380,13 +356,18 @@ def plan(
     """Say how many explore and held-out runs to train for a verdict, and what each number buys.
 
     Options:
+        detection (share = 0.5): Share of events that its first alarm detects.
+        coverage (share = 0.5): By windows: share of events that the score covers.
         power (share): Probability of a conclusive verdict, if the score is so good.
+        candidates (number = 1, or those of --prereg): Scores in the lock.
         prereg: Take the design from this preregistration.
         pilot: Measure instead of assume: logs of pilot runs.
         score: Pilot: a column, or an indicator.
         sign: Pilot: +1, or -1 where low scores mean risk.
 
     More options:
+        assume_events (share = 0.9): Share of runs that have an event.
+        assume_negatives (share = 0.75): Share of runs that have negative windows.
         assume_chance (share): Share of events by chance at equal cost; left out unless given.
         step_column: Pilot: column of steps.
         run_column: Pilot: column that tells runs apart.

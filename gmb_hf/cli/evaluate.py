@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
@@ -15,18 +15,7 @@ from gmb_hf.base.escape import number, steps
 from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import (
-    App,
-    Figures,
-    MoreRuns,
-    RunColumn,
-    Runs,
-    StepColumn,
-    argument,
-    different_data,
-    option,
-    rare,
-)
+from gmb_hf.cli.options import App, Figures, MoreRuns, RunColumn, Runs, StepColumn, rare
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.compat import CompatSettings
@@ -74,21 +63,9 @@ def evaluate(
     more_runs: MoreRuns = None,
     lock: Path | None = None,
     out: Path = Path("results"),
-    score: Annotated[
-        list[str] | None,
-        option(
-            "A column, or an indicator, to judge; may be given several times.",
-            autocompletion=options.score_names,
-        ),
-    ] = None,
+    score: list[str] | None = None,
     sign: int = 1,
-    sees_test_labels: Annotated[
-        bool | None,
-        rare(
-            "Whether held-out labels went into these columns.",
-            "--sees-test-labels/--no-test-labels",
-        ),
-    ] = None,
+    sees_test_labels: bool | None = None,
     explore_runs: list[str] | None = None,
     protocol: str = "strict",
     step_column: StepColumn = "step",
@@ -109,9 +86,12 @@ def evaluate(
     Options:
         lock: Judge held-out runs by this lock.
         out (folder): Folder for the results.
+        score (column): A column, or an indicator, to judge; may be given several times.
         sign: +1: high scores mean risk; -1: low ones do.
 
     More options:
+        sees_test_labels, --sees-test-labels/--no-test-labels: Whether held-out labels went into
+            these columns.
         explore_runs: Find the thresholds on these runs.
         protocol: strict, v0.4, or compat (the reference's own numbers).
         require_supported: Exit 1 unless a score may raise an alarm.
@@ -375,13 +355,13 @@ def validate(file: Path) -> None:
 
 
 @app.command("show")
-def show_results(
-    results: Annotated[
-        Path, argument("A results file, or the folder that holds results.yaml.", metavar="RESULTS")
-    ],
-    score: Annotated[str | None, argument("Explain the label of this score alone.")] = None,
-) -> None:
-    """Show the verdicts of a results file; of one score every gate, in both units of counting."""
+def show_results(results: Path, score: str | None = None) -> None:
+    """Show the verdicts of a results file; of one score every gate, in both units of counting.
+
+    Arguments:
+        results (RESULTS): A results file, or the folder that holds results.yaml.
+        score: Explain the label of this score alone.
+    """
     from gmb_hf.benchmark.results import Results
     from gmb_hf.report.tables import gates_table
 
@@ -404,13 +384,7 @@ def show_results(
 
 @app.command()
 def compare(
-    a: Path,
-    b: Path,
-    out: Path | None = None,
-    allow_fingerprint_mismatch: Annotated[
-        bool,
-        different_data("Show files of different runs or designs as well; they are not comparable."),
-    ] = False,
+    a: Path, b: Path, out: Path | None = None, allow_fingerprint_mismatch: bool = False
 ) -> None:
     """Put two evaluations side by side, indicator by indicator; what changed is marked.
 
@@ -419,6 +393,8 @@ def compare(
         b (B): Another one.
 
     Options:
+        allow_fingerprint_mismatch: Show files of different runs or designs as well; they are not
+            comparable.
         out: Write the comparison, as .md, .csv or .json.
     """
     from gmb_hf.benchmark.results import Results

@@ -111,14 +111,12 @@ Answer = Annotated[Path | None, option("Write the answer; by default it is only 
 Private = Annotated[bool, rare("Make a new repository private.", "--private")]
 Figures = Annotated[bool, rare("Draw the figures.", "--figures/--no-figures")]
 
-
-def different_data(help: str) -> Any:
-    """The option that takes different data all the same."""
-    return option(help, "--allow-fingerprint-mismatch")
-
-
 DifferentData = Annotated[
-    bool, different_data("Compare runs on different data all the same; every table says so.")
+    bool,
+    option(
+        "Compare runs on different data all the same; every table says so.",
+        "--allow-fingerprint-mismatch",
+    ),
 ]
 
 
@@ -296,15 +294,17 @@ class App(typer.Typer):
 
 
 _HEADING = re.compile(r"\n\n([A-Z][\w ]*):\n(?= )")
-_ENTRY = re.compile(r"(\w+)(?: \((.+?)\))?: (.*)")
+_ENTRY = re.compile(r"(\w+)(?:, (--[\w/-]+))?(?: \((.+?)\))?: (.*)")
+_COMPLETED = {"column": score_names, "indicator": score_names, "panel": panel_names}
 
 
 def declare(function: Callable[..., Any]) -> str:
     """Make of the docstring of a command what its parameters say in help; returns the rest of it.
 
     A docstring reads as the help does. A parameter stands under `Arguments:`, `Options:` or `More
-    options:` (which `--help-all` shows) as `name (kind): What it is.`; the kind of value may be
-    left out. Under another heading it is rare as well. A bool that is False is a flag.
+    options:` (which `--help-all` shows) as `name, --spelled (kind = default): What it is.`, where
+    all but the name may be left out. Under another heading it is rare as well. A bool that is False
+    is a flag.
     """
     about, *blocks = _HEADING.split(inspect.getdoc(function) or "")
     hints = typing.get_type_hints(function, include_extras=True)
@@ -314,18 +314,21 @@ def declare(function: Callable[..., Any]) -> str:
         for entry in entries:
             if (found := _ENTRY.fullmatch(entry)) is None:
                 raise ValueError(f"{function.__name__}: {entry!r} explains no parameter")
-            name, kind, text = found.groups()
+            name, spelled_so, kind, text = found.groups()
             if hasattr(hints[name], "__metadata__"):  # this was done before
                 continue
-            flag = [f"--{name.replace('_', '-')}"] if defaults[name].default is False else []
-            about_it: dict[str, Any] = {"help": text, "metavar": kind}
+            flag = f"--{name.replace('_', '-')}" if defaults[name].default is False else None
+            kind, _, default = (kind or "").partition(" = ")
+            words = [spelled_so or flag] if spelled_so or flag else []
+            about_it: dict[str, Any] = {"help": text, "metavar": kind or None}
+            about_it |= {"show_default": default or True, "autocompletion": _COMPLETED.get(kind)}
             if heading == "Arguments":
                 made = typer.Argument(**about_it)
             elif heading == "Options":
-                made = typer.Option(*flag, **about_it)
+                made = typer.Option(*words, **about_it)
             else:
                 panel = Rare("Options" if heading == "More options" else heading)
-                made = typer.Option(*flag, **about_it, rich_help_panel=panel)
+                made = typer.Option(*words, **about_it, rich_help_panel=panel)
             hints[name] = Annotated[hints[name], made]
     function.__annotations__ = hints
     return about

@@ -19,7 +19,6 @@ from gmb_hf.cli.options import (
     Repo,
     Runs,
     argument,
-    option,
     panel_names,
 )
 
@@ -211,16 +210,12 @@ def trial(out: Path, panels: str = "all", figures: Figures = True, jobs: int | N
 
 
 def demo(
-    out: Path,
-    panel: Annotated[
-        str, option("The panel that is judged.", autocompletion=panel_names)
-    ] = "quick-29",
-    seeds: str = "700000:700006",
-    figures: Figures = True,
+    out: Path, panel: str = "quick-29", seeds: str = "700000:700006", figures: Figures = True
 ) -> None:
     """Judge a frozen panel, then train a few fresh runs and watch them with what passed.
 
     Options:
+        panel (panel): The panel that is judged.
         out (runs/demo): Folder for all of it; an earlier start resumes.
         seeds: Fresh ones, trained and watched.
     """
