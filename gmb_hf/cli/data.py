@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gmb_hf.base.errors import CheckFailed, InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import output, screen
 from gmb_hf.cli.options import App, Private, Repo, option, product, several
@@ -270,11 +270,7 @@ def verify(dataset: str, config: str | None = None, previous: str | None = None)
         screen.notes(one.facts)
     unknown = "the card has no fingerprint of it; it was not verified"
     screen.notes(f"{name}: {unknown}" for name in found.without)
-    for fault in found.faults:
-        screen.say_whole("fault", fault)
-    if found.faults:
-        count = len(found.faults)
-        raise CheckFailed(f"{dataset}: {count} fault{'s' * (count > 1)}, named above")
+    screen.refuse_faults(found.faults, where=f"{dataset}: ")
     if previous is not None:
         cards.refuse_shrunk(folder, dataset_folder(previous)[0])
         screen.say(f"Everything in {previous} is in {dataset}.")

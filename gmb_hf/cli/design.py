@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
-from rich.text import Text
 
 from gmb_hf.base.errors import CheckFailed, InputError
 from gmb_hf.base.escape import number
-from gmb_hf.base.tables import Column, Row, Table
+from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import Answer, App, DesignCommand, MoreRuns, Private, Runs, option
+from gmb_hf.cli.options import Answer, App, DesignCommand, Private, Runs, option
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.planning import Pilot
     from gmb_hf.benchmark.prepare import Prepared
-    from gmb_hf.design.power import Plan
+    from gmb_hf.design.power import Plan, RunsPlan
 
 app = App()
 
@@ -54,7 +55,6 @@ def init(out: Path, force: bool = False) -> None:
 def explore(
     context: typer.Context,
     runs: Runs,
-    more_runs: MoreRuns = None,
     prereg: Prereg = None,
     preset: Preset = None,
     out: Answer = None,
@@ -63,12 +63,11 @@ def explore(
     from gmb_hf.benchmark.locking import explore as search
     from gmb_hf.benchmark.locking import write_explored
 
-    given = options.sources(runs, more_runs)
-    prepared, _ = _prepare(context, given, prereg, preset)
+    prepared, _ = _prepare(context, runs, prereg, preset)
     with show.counting("exploring", len(prepared.design.candidates) + 2) as done:
         rows = search(prepared.design, prepared, on_done=done)
     show.explored(rows, out, prepared.design.primary_run_budget)
-    lock = ("lock", "--runs", *given)
+    lock = ("lock", "--runs", *runs)
     following = show.command(*lock, prereg=prereg, preset=preset, out="lock.yaml")
     show.written([] if out is None else [write_explored(rows, out)], following=following)
 
@@ -76,7 +75,6 @@ def explore(
 def lock(
     context: typer.Context,
     runs: list[str] | None = None,
-    more_runs: MoreRuns = None,
     prereg: Prereg = None,
     preset: Preset = None,
     score: Score = None,
@@ -120,7 +118,7 @@ def lock(
             done = publish_lock(path, publish, private=private)
             show.say_whole("published", f"{done.url} ({done.commit})")
 
-    given = options.sources(runs, more_runs)
+    given = runs or []
     if made is not None:
         if given or not (explain or publish):
             raise InputError(
@@ -196,6 +194,20 @@ def _prepare(
 # How many runs to train.
 
 _ALONE = (Column("held-out runs for one requirement alone"), Column("runs", "{:,}".format))
+_TO_TRAIN = (
+    Column("calibrating", "{:,}".format, take="calibration"),
+    Column("explore", "{:,}".format, take="explore"),
+)
+_TO_JUDGE = (
+    Column("held-out", "{:,}".format, take="held_out"),
+    Column("in all", "{:,}".format, take="total"),
+)
+
+
+def _with_choice(found: Plan | RunsPlan, columns: Sequence[Column]) -> Table:
+    """The rows of a plan; the one that it chooses is bold."""
+    chosen = [place for place, row in enumerate(found.rows) if row is found.chosen]
+    return replace(Table.of(found.rows, columns), chosen=chosen[0] if chosen else None)
 
 
 def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
@@ -216,25 +228,14 @@ def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
     )
     show.console().print()
     columns = (
-        Column("calibrating", "{:,}".format, take="calibration"),
-        Column("explore", "{:,}".format, take="explore"),
+        *_TO_TRAIN,
         Column("expected", number, take="expected"),
         Column("90% sure", number, take="upper"),
         Column("detection rate", partial(number, digits=2), take="detection"),
-        Column("held-out", "{:,}".format, take="held_out"),
-        Column("in all", "{:,}".format, take="total"),
+        *_TO_JUDGE,
         Column("transfer", "{:,}".format, take="transfer"),
     )
-    chosen = [row is by_runs.chosen for row in by_runs.rows]
-    cells_of = cast(list[Row], Table.of(by_runs.rows, columns).rows)
-    rows = [
-        [
-            Text(one.text(cell), style="bold" * bold)
-            for one, cell in zip(columns, cells, strict=True)
-        ]
-        for bold, cells in zip(chosen, cells_of, strict=True)
-    ]
-    show.table(Table([Column(one.name, align="r") for one in columns], rows))
+    show.table(_with_choice(by_runs, columns))
     show.table(Table(_ALONE, list(by_runs.alone.items())))
     show.say(
         "calibrating: explore runs with negative windows. explore: to train, so that there are so "
@@ -268,26 +269,17 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
         f"{assumed.negative_share:.0%}; {chance}."
     )
     show.console().print()
-    columns = (
-        Column("calibrating", align="r"),
-        Column("explore", align="r"),
-        *(Column(f"rate at {target:g}", align="r") for target in goal.targets),
-        Column("coverage", align="r"),
-        Column("held-out", align="r"),
-        Column("in all", align="r"),
+    rates = (  # 0 where no threshold is finite
+        Column(f"rate at {target:g}", number, take=lambda row, at=target: row.budgets[at] or None)
+        for target in goal.targets
     )
-    rows = []
-    for row in found.rows:
-        cells = [
-            f"{row.calibration:,}",
-            f"{row.explore:,}",
-            *(number(rate) if rate else "–" for rate in row.budgets.values()),
-            number(row.coverage, 2),
-            "–" if row.held_out is None else f"{row.held_out:,}",
-            "–" if row.total is None else f"{row.total:,}",
-        ]
-        rows.append([Text(cell, style="bold" if row is found.chosen else "") for cell in cells])
-    show.table(Table(columns, rows))
+    columns = (
+        *_TO_TRAIN,
+        *rates,
+        Column("coverage", partial(number, digits=2), take="coverage"),
+        *_TO_JUDGE,
+    )
+    show.table(_with_choice(found, columns))
     show.table(Table(_ALONE, list(found.alone.items())))
     show.say(
         "calibrating: explore runs with negative windows. explore: to train, so that there are so "
@@ -346,7 +338,6 @@ def plan(
     assume_chance: float | None = None,
     prereg: Path | None = None,
     pilot: list[str] | None = None,
-    more_runs: MoreRuns = None,
     score: str | None = None,
     sign: int = 1,
     step_column: str = "step",
@@ -381,7 +372,7 @@ def plan(
 
     if out is not None:
         check_ending(out)
-    given = options.sources(pilot, more_runs)
+    given = pilot or []
     fields = options.design_fields(context)
     if not given:
         # Options that describe a pilot would be passed over.
@@ -411,13 +402,10 @@ def plan(
     if given:
         log = read_runs(given, step_column=step_column, run_column=run_column)
         options.check_sign(sign)
-        try:
+        with options.said_in_options(every=True) if prereg is None else nullcontext():
             if score is not None:
                 design = design.replace(candidates=[own_score(score, log, sign=sign)])
             measured = measure(design, log)
-        except InputError as error:
-            message = options.in_options(str(error)) if prereg is None else str(error)
-            raise error.reworded(message) from error
     found = plan_runs(
         design,
         measured,

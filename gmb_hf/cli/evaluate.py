@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from gmb_hf.base.escape import number, steps
 from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import App, Figures, MoreRuns, RunColumn, Runs, StepColumn, rare
+from gmb_hf.cli.options import App, Figures, RunColumn, Runs, StepColumn, rare
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.compat import CompatSettings
@@ -26,7 +25,7 @@ app = App()
 
 # Which options go with what: a lock fixes the design, and the reference has settings of its own.
 
-_ALWAYS = {"runs", "more_runs", "out", "step_column", "run_column", "require_supported"}
+_ALWAYS = {"runs", "out", "step_column", "run_column", "require_supported"}
 _ALWAYS |= {"figures", "force"}
 _OF_BOTH = {"score", "fpr_targets", "sign", "sees_test_labels", "protocol"}
 _OF_A_JUMP = {"jump_checkpoints", "hold_checkpoints", "fall_back", "smoothing"}
@@ -60,7 +59,6 @@ _compat = partial(rare, heading="Protocol compat")
 def evaluate(
     context: typer.Context,
     runs: Runs,
-    more_runs: MoreRuns = None,
     lock: Path | None = None,
     out: Path = Path("results"),
     score: list[str] | None = None,
@@ -122,13 +120,13 @@ def evaluate(
         _reproduce(context)
         return
     read = partial(read_runs, step_column=step_column, run_column=run_column)
-    on_line, given = options.typed(context), options.sources(runs, more_runs)
+    on_line = options.typed(context)
     if lock is not None:
         allowed = {*_ALWAYS, "lock", "transfer"}
         wrong = [flag for name, flag in on_line.items() if name not in allowed]
         if wrong:
             raise InputError(f"--lock fixes the design; leave out {', '.join(wrong)}")
-        log, locked = read(given), Lock.read(lock)
+        log, locked = read(runs), Lock.read(lock)
         if not force:  # before the held-out runs are looked at
             refuse_others(out, lock_hash=locked.hash)
         part, aside = part_of(log, locked.design, "held-out")
@@ -142,7 +140,7 @@ def evaluate(
     else:
         if transfer:
             raise InputError("--transfer judges runs of another system by a lock: give --lock FILE")
-        panel = named(given)  # which comes with a design and a split
+        panel = named(runs)  # which comes with a design and a split
         flags = {"score": "--score", "horizon": "--horizon", "safe_gap": "--safe-gap"}
         flags = flags if panel is None else {"score": "--score"}
         lacking = ", ".join(flag for name, flag in flags.items() if name not in on_line)
@@ -160,10 +158,10 @@ def evaluate(
             design.setdefault("min_targets_ok", min(2, len(design["fpr_targets"])))
         options.check_sign(sign)
         if panel is None:
-            log, earlier = read(given), read(explore_runs) if explore_runs else None
+            log, earlier = read(runs), read(explore_runs) if explore_runs else None
         else:
             if explore_runs:
-                raise InputError(f"--explore-runs: {given[0]} has its own; leave the option out")
+                raise InputError(f"--explore-runs: {runs[0]} has its own; leave the option out")
             earlier = panel.read(EXPLORE)
             log, earlier = (
                 (panel.read(HELD_OUT), earlier) if HELD_OUT in panel.parts else (earlier, None)
@@ -171,13 +169,11 @@ def evaluate(
         known: Any = {"sign": sign, "sees_test_labels": sees_test_labels}
         options.refuse_candidates(design, score)
         design["candidates"] = [own_score(name, log, **known) for name in score or ()]
-        try:
+        with options.said_in_options(every=True):
             fixed = Design.of(design) if panel is None else panel.design().replace(**design)
             count = len({*controls_of(log), *(candidate.name for candidate in fixed.candidates)})
             with naming_panels(log), show.counting("judging", count) as done:
                 evaluation = evaluate_runs(fixed, log, explore=earlier, on_done=done)
-        except InputError as error:
-            raise error.reworded(options.in_options(str(error))) from error
         if not force:
             _refuse_others(out, evaluation.results)
         following = show.command("prereg", "init", out="prereg.yaml")
@@ -185,7 +181,7 @@ def evaluate(
             scores = [word for one in score or () for word in ("--score", one)]
             signed = None if sign == 1 else sign
             following = show.command(
-                "lock", "--runs", given[0], *scores, sign=signed, out="lock.yaml"
+                "lock", "--runs", runs[0], *scores, sign=signed, out="lock.yaml"
             )
     paths = publish(evaluation, out, next_command=following, figures=figures)
     if lock is not None:
@@ -239,8 +235,7 @@ def _reproduce(context: typer.Context) -> None:
         positive_int("--last-rows", last_rows)
     settings = _compat_settings(context)
     reading: Any = {name: given[name] for name in ("step_column", "run_column", "last_rows")}
-    sources = options.sources(given["runs"], given["more_runs"])
-    log = read_runs(sources, on_duplicate="sort", **reading)
+    log = read_runs(given["runs"], on_duplicate="sort", **reading)
     notes = () if last_rows is None else (f"Only the last {last_rows} rows of each log were read.",)
     known: Any = {name: given[name] for name in ("sign", "sees_test_labels")}
     scores = [own_score(name, log, **known) for name in given["score"]]
@@ -293,14 +288,9 @@ def _compat_settings(context: typer.Context) -> CompatSettings:
     if given["thresholds"] is not None:
         example = "0.1776,0.0984443"
         chosen["thresholds"] = options.numbers("--thresholds", given["thresholds"], example=example)
-    try:
-        return CompatSettings.asked(**chosen)
-    except InputError as error:
-        spelled = {setting: on_line.get(name, f"--{name}") for name, setting in _SETTINGS.items()}
-        spelled |= {"fpr_targets": "--fpr", "thresholds": "--thresholds"}
-        names = "|".join(spelled)
-        message = re.sub(rf"\b({names})\b", lambda match: spelled[match.group()], str(error))
-        raise error.reworded(message) from error
+    spelled = {setting: on_line[name] for name, setting in _SETTINGS.items() if name in on_line}
+    spelled = {"fpr_targets": "--fpr", "thresholds": "--thresholds", **spelled}
+    return CompatSettings.asked(**chosen, spelled=spelled)
 
 
 # Results files: made again as a page, checked, and compared.

@@ -86,7 +86,6 @@ Runs = Annotated[
         autocompletion=_run_sources,
     ),
 ]
-MoreRuns = Annotated[list[str] | None, argument("What an unquoted glob leaves.", hidden=True)]
 StepColumn = Annotated[str, rare("Column of steps.")]
 RunColumn = Annotated[str, rare("Column that tells runs apart.")]
 RunPreset = Annotated[
@@ -199,6 +198,13 @@ _KINDS = {"int": "number", "float": "number", "path": "file", "": "text"}
 
 class Command(TyperCommand):
     """A command of `gmb`: with `--json`, and help that cuts no name of an option."""
+
+    many: ClassVar[Sequence[str]] = ()
+    """Options that take several values after one, as an unquoted glob leaves them."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """`--text a b --out c` is read as `--text a --text b --out c`."""
+        return super().parse_args(ctx, spread(args, self.many))
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -335,14 +341,8 @@ def declare(function: Callable[..., Any]) -> str:
 
 
 def several(*names: str) -> type[Command]:
-    """A command without arguments, whose options of these names take several values after one."""
-
-    class Several(Command):
-        def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-            """`--text a b --out c` is read as `--text a --text b --out c`."""
-            return super().parse_args(ctx, spread(args, names))
-
-    return Several
+    """A command whose options of these names take several values after one."""
+    return type("Several", (Command,), {"many": names})
 
 
 def spread(words: Sequence[str], several: Sequence[str]) -> list[str]:
@@ -355,7 +355,8 @@ def spread(words: Sequence[str], several: Sequence[str]) -> list[str]:
     option, values = "", 0
     for word in words:
         if word.startswith("-"):
-            option, values = word, 0
+            option, equals, _ = word.partition("=")
+            values = int(bool(equals))
         else:
             if option in several and values:
                 found.append(option)
@@ -423,6 +424,7 @@ class DesignCommand(Command):
     `design_fields` has the values that were typed, by options or by `--set`.
     """
 
+    many = ("--runs", "--pilot")
     without: ClassVar[Sequence[str]] = ()
     """Sections of the design that this command does not take."""
     only: ClassVar[Sequence[str]] = ()
@@ -498,11 +500,6 @@ def spelled(name: str) -> str | None:
 
     option = Design.views(name).get("option", name.replace("_", "-"))
     return option and f"--{option}"
-
-
-def sources(runs: Sequence[str] | None, more_runs: Sequence[str] | None) -> list[str]:
-    """What `--runs` names, and what an unquoted glob leaves behind it."""
-    return [*(runs or []), *(more_runs or [])]
 
 
 def _field_names(incomplete: str) -> list[str]:
@@ -677,14 +674,14 @@ def check_event(context: typer.Context, event: str | None) -> None:
 
 
 @contextmanager
-def said_in_options() -> Iterator[None]:
-    """What is wrong with a design that was made inside is said in options."""
+def said_in_options(*, every: bool = False) -> Iterator[None]:
+    """What is wrong with a design that was made inside, or `every` message, is said in options."""
     from gmb_hf.design.design import Design
 
     try:
         yield
     except InputError as error:
-        if not str(error).startswith(f"{Design.kind}: "):
+        if not (every or str(error).startswith(f"{Design.kind}: ")):
             raise
         raise error.reworded(in_options(str(error))) from error
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from gmb_hf.base.errors import CheckFailed, InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import number
 from gmb_hf.base.tables import Column, Table
-from gmb_hf.cli import options, screen
+from gmb_hf.cli import screen
 from gmb_hf.cli.options import (
     App,
     Device,
     Figures,
     Jobs,
-    MoreRuns,
     Private,
     Repo,
     Runs,
@@ -23,6 +22,7 @@ from gmb_hf.cli.options import (
 )
 
 app, leaderboard = App(), App()
+SubmitCommand = options.several("--runs")
 
 Name = Annotated[
     str,
@@ -148,10 +148,7 @@ def verify(name: str | None = None) -> None:
         said = "as its card says" if not found else "NOT as its card says"
         screen.say_whole("panel", f"{one}: {said}")
         faults += found
-    for fault in faults:
-        screen.say_whole("fault", fault)
-    if faults:
-        raise CheckFailed(f"{len(faults)} fault{'s' * (len(faults) > 1)} in panels, named above")
+    screen.refuse_faults(faults, " in panels")
     screen.say_whole("next", f"gmb lock --runs panel:{name or 'NAME'} --out lock.yaml")
 
 
@@ -251,7 +248,6 @@ def submit(
     author: str,
     claim: str,
     code: list[str],
-    more_runs: MoreRuns = None,
     paper: str = "",
     panel: str | None = None,
     task_aware: bool = False,
@@ -277,7 +273,7 @@ def submit(
 
     made = make(
         name,
-        runs=options.sources(runs, more_runs),
+        runs=runs,
         lock=lock,
         results=results,
         author=author,

@@ -163,9 +163,7 @@ def report(
     """
     from gmb_hf.protocol.sequential.report import sequential_report
 
-    if out is None and len(runs) > 1:
-        raise InputError("--out is missing: name a folder for the report of several runs")
-    target = out or runs[0]
+    target = _target(runs, out)
     made = sequential_report(
         runs,
         target,
@@ -246,6 +244,13 @@ def generalization(
     if out is not None:
         following = shlex.join(["cat", str(out / "tables" / "generalization_losses.md")])
     screen.written(files, following=following)
+
+
+def _target(runs: list[Path], out: Path | None) -> Path:
+    """Where a report goes; of one run into its own folder."""
+    if out is None and len(runs) > 1:
+        raise InputError("--out is missing: name a folder for the report of several runs")
+    return out or runs[0]
 
 
 _QUANTITIES = {
@@ -394,18 +399,12 @@ def icl_report(
         at, --k: Examples in the short table, e.g. 0,1,2,3,8.
         out: Where to write; of one run its own folder, if not given.
     """
+    from gmb_hf.base.documents import read_value
     from gmb_hf.protocol.incontext import report as probes
 
-    if out is None and len(runs) > 1:
-        raise InputError("--out is missing: name a folder for the report of several runs")
-    chosen = options.numbers("--k", at, kind="whole numbers", example="0,1,2,3") if at else ()
-    for one in chosen:
-        if one != int(one):
-            raise InputError(f"--k {at}: {one:g} is no whole number of examples")
-    target = out or runs[0]
-    made = probes.icl_report(
-        runs, target, at=[int(one) for one in chosen], baseline=baseline, figures=figures
-    )
+    chosen = read_value(tuple[int, ...], at, where=f"--k {at!r}") if at else ()
+    target = _target(runs, out)
+    made = probes.icl_report(runs, target, at=list(chosen), baseline=baseline, figures=figures)
     _print_probes(made)
     following = shlex.join(["cat", str(target / "tables" / "by_examples.md")])
     screen.written(list(made.files), following=following)
