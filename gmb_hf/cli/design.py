@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gmb_hf.benchmark.planning import Pilot
     from gmb_hf.benchmark.prepare import Prepared
     from gmb_hf.design.power import Plan, RunsPlan
+    from gmb_hf.design.power import Row as PlanRow
 
 app = App()
 
@@ -204,6 +205,10 @@ _TO_JUDGE = (
 )
 
 
+def _rate(row: PlanRow, at: float) -> float | None:
+    return row.budgets[at] or None  # 0 where no threshold is finite
+
+
 def _with_choice(found: Plan | RunsPlan, columns: Sequence[Column]) -> Table:
     """The rows of a plan; the one that it chooses is bold."""
     chosen = [place for place, row in enumerate(found.rows) if row is found.chosen]
@@ -269,13 +274,9 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
         f"{assumed.negative_share:.0%}; {chance}."
     )
     show.console().print()
-    rates = (  # 0 where no threshold is finite
-        Column(f"rate at {target:g}", number, take=lambda row, at=target: row.budgets[at] or None)
-        for target in goal.targets
-    )
     columns = (
         *_TO_TRAIN,
-        *rates,
+        *(Column(f"rate at {at:g}", number, take=partial(_rate, at=at)) for at in goal.targets),
         Column("coverage", partial(number, digits=2), take="coverage"),
         *_TO_JUDGE,
     )

@@ -323,9 +323,10 @@ def declare(function: Callable[..., Any]) -> str:
             name, spelled_so, kind, text = found.groups()
             if hasattr(hints[name], "__metadata__"):  # this was done before
                 continue
-            flag = f"--{name.replace('_', '-')}" if defaults[name].default is False else None
+            if spelled_so is None and defaults[name].default is False:
+                spelled_so = f"--{name.replace('_', '-')}"
+            words: list[str] = [spelled_so] if spelled_so else []
             kind, _, default = (kind or "").partition(" = ")
-            words = [spelled_so or flag] if spelled_so or flag else []
             about_it: dict[str, Any] = {"help": text, "metavar": kind or None}
             about_it |= {"show_default": default or True, "autocompletion": _COMPLETED.get(kind)}
             if heading == "Arguments":

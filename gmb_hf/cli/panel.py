@@ -19,10 +19,11 @@ from gmb_hf.cli.options import (
     Runs,
     argument,
     panel_names,
+    several,
 )
 
 app, leaderboard = App(), App()
-SubmitCommand = options.several("--runs")
+SubmitCommand = several("--runs")
 
 Name = Annotated[
     str,

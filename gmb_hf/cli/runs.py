@@ -31,9 +31,8 @@ _LABELS = ("REGISTERED_TRANSITION", "ESTIMATOR_UNSTABLE", "NO_TRANSITION", "INCO
 _MOST_RUNS = 12  # of a label
 
 
-@app.command(
-    "merge", cls=LogsCommand, hidden=True
-)  # reading many logs into one table is merging them
+# Reading many logs into one table is merging them.
+@app.command("merge", cls=LogsCommand, hidden=True)
 @app.command("read", cls=LogsCommand)
 def read(
     runs: Runs,
