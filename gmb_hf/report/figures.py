@@ -63,6 +63,7 @@ from gmb_hf.report.style import (
     rate_text,
     shorten,
 )
+from gmb_hf.report.tables import units
 
 _COLUMNS = 6
 _LOWEST = 0.004
@@ -490,9 +491,7 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
     for name, heading in GROUPS.items():
         if found.group(name):
             lines += [heading, *found.group(name)]
-    units = {"runs": f"by runs, budget {in_words(found.budget or 0)}"} if found.budget else {}
-    units["windows"] = f"by windows, target {rate_text(found.target)}"
-    ratios = [1.5, *(5 if unit == "runs" else 6 for unit in units)]
+    ratios = [1.5, *(5 if unit == "runs" else 6 for unit in units(found))]
     figure = style.new_figure(2.6 + 0.78 * sum(ratios), 1.5 + _ROW * max(1, len(lines)))
     labels, *panels = figure.subplots(
         1, len(ratios), sharey=True, squeeze=False, width_ratios=ratios
@@ -509,7 +508,7 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
         _beside(labels, 0.5, row, item.label.replace("_", " "), bbox=box, **look)
         if item.x_reasons:
             _beside(panels[-1], 1.01, row, reason(item.x_reasons[0]), fontsize=6.8)
-    for axes, (unit, title) in zip(panels, units.items(), strict=True):
+    for axes, (unit, title) in zip(panels, units(found).items(), strict=True):
         _draw_gates(axes, rows, unit, found)
         axes.set_title(title, fontsize=8)
     _named(figure, labels, found.title, "")

@@ -36,8 +36,7 @@ class TestPublish:
         assert published[0].name == "report.md"
         assert all(path.stat().st_size for path in published)
         folder = published[0].parent
-        copy = folder / "results.json"  # of results.yaml, quicker to read
-        assert {path for path in folder.rglob("*") if path.is_file()} == {*published, copy}
+        assert {path for path in folder.rglob("*") if path.is_file()} == {*published}
 
     def test_figures_that_this_evaluation_has_data_for(self, published: list[Path]):
         names = {path.stem for path in published if path.suffix == ".png"}
