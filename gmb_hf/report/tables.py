@@ -526,18 +526,12 @@ def events_table(results: Results, items: Sequence[IndicatorRecord]) -> Table:
     return Table(columns, [(name, *map(one.get, events)) for name, one in rows.items()])
 
 
-def rules_table(items: Sequence[IndicatorRecord]) -> Table:
+def rules_table(results: Results) -> Table:
     """Both rules of layer B by windows side by side: the specification's, and that of `strict`."""
-    columns = (
-        Column("score", take=shown_name),
-        Column("ok_targets", _count, take="layer_B.ok_targets"),
-        Column("controllability_pass", yes_no, "c", take="layer_B.controllability_pass"),
-        Column("fpr_min", number, take="layer_B.fpr_min"),
-        Column("fpr_floor_detected", yes_no, "c", take="layer_B.fpr_floor_detected"),
-        Column("x_budget_pass", yes_no, "c", take="layer_B.x_budget_pass"),
-        Column("certified floor", yes_no, "c", take="layer_B.x_floor_certificate.floor"),
-    )
-    return Table.of(items, columns)
+    names = ("indicator", "ok_targets", "controllability_pass", "fpr_min", "fpr_floor",
+             "targets_met", "budget_pass", "certified_floor")  # fmt: skip
+    columns = {column.name: column for column in gate_summary(results).columns}
+    return Table.of(results.indicators, [columns[name] for name in names])
 
 
 def strata_table(items: Sequence[IndicatorRecord], target: float) -> Table:
