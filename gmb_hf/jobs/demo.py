@@ -233,7 +233,7 @@ def watched_curves(log: RunLog, metric: str, watched: Sequence[Watched]) -> Figu
 
 def _watched_curves(log: RunLog, metric: str, watched: Sequence[Watched]) -> Figure:
     columns = min(3, len(watched))
-    figure, axes = style.panel_grid(len(watched), columns, width=7.2, panel_height=1.75, head=0.55)
+    figure, axes = style.panel_grid(len(watched), columns, width=7.2, panel_height=1.75)
     panel = log.panel(metric)
     beside = log.panel("train_acc").values if "train_acc" in log.observables else None
     for place, (one, own) in enumerate(zip(watched, axes, strict=True)):
@@ -252,12 +252,12 @@ def _watched_curves(log: RunLog, metric: str, watched: Sequence[Watched]) -> Fig
         own.set_ylim(-0.02, 1.03)
         style.rate_axis(own.yaxis)
         style.step_axis(own, "", ticks=4)
-    figure.supxlabel("training steps", fontsize=8.5, y=0.01)
+    figure.supxlabel("training steps", fontsize=8.5)
     handles = [
         style.line_key("training accuracy", color=style.ORANGE, linewidth=1),
         style.line_key("held-out accuracy", color=style.BLUE, linewidth=1.6),
         style.line_key("alarm", color=style.VERMILION, linewidth=1.4),
         style.line_key("event", color=style.INK, marker="o", markersize=4, linestyle=""),
     ]
-    figure.legend(handles=handles, loc="upper center", ncols=len(handles))
+    figure.legend(handles=handles, loc="outside upper center", ncols=len(handles))
     return figure

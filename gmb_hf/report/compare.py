@@ -210,7 +210,7 @@ def shown(column: ScoreColumn | None, value: Value) -> str:
 def _markdown(comparison: ResultsComparison, a: str, b: str) -> str:
     known = {column.name: column for column in comparison.columns}
     columns = [Column("indicator", str, "l"), Column("label", str, "l")]
-    columns += [Column(column.head, str) for column in comparison.columns]
+    columns += [Column(column.full, str) for column in comparison.columns]
     rows = []
     for item in comparison.indicators:
         cells = [

@@ -284,9 +284,8 @@ def missed_events(
     if not len(without):
         return None
     chosen = without[:count]
-    figure, axes = style.panel_grid(
-        len(chosen), min(3, len(chosen)), width=7.2, panel_height=1.6, head=0.62
-    )
+    across = min(3, len(chosen))
+    figure, axes = style.panel_grid(len(chosen), across, width=7.2, panel_height=1.6)
     values = style.drawable(np.where(scores.present, scores.values, np.nan))[chosen]
     low, high = np.nanquantile(values, [0.01, 0.99])
     low, high = min(low, threshold), max(high, threshold)
@@ -312,9 +311,10 @@ def missed_events(
     figure.suptitle(
         f"{style.shorten(scores.name, 36)}: {len(without)} of {scores.has_event.sum()} events "
         f"missed{f', the first {count}' if len(without) > count else ''}",
-        fontsize=9, y=0.995, va="top",
+        fontsize=9,
     )  # fmt: skip
-    figure.supxlabel("training steps", fontsize=8.5, y=0.01)
+    for own in axes[-across:]:
+        own.set_xlabel("training steps")
     axes[0].set_ylabel(style.shorten(metric.name, 24))
     handles: list[Artist] = [
         line_key(style.shorten(metric.name, 24), color=BLUE, linewidth=1.6),
@@ -323,6 +323,5 @@ def missed_events(
         line_key("event t*", color=INK, linewidth=1),
         Patch(color=_HORIZON, label="horizon"),
     ]
-    place = (0.5, 1 - 0.2 / figure.get_figheight())
-    figure.legend(handles=handles, loc="upper center", bbox_to_anchor=place, ncols=len(handles))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
     return figure

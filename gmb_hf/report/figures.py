@@ -25,7 +25,7 @@ from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.core.thresholds import in_words, pass_line
+from gmb_hf.core.thresholds import in_words
 from gmb_hf.design.design import Design
 from gmb_hf.report import style
 from gmb_hf.report.answer import (
@@ -63,6 +63,7 @@ from gmb_hf.report.style import (
     rate_text,
     shorten,
 )
+from gmb_hf.report.tables import units
 
 _COLUMNS = 6
 _LOWEST = 0.004
@@ -117,13 +118,8 @@ def fpr_control(
         A figure with at most 6 panels a row, 9 inches wide from three panels on.
     """
     columns = min(_COLUMNS, max(len(items), 1))
-    tall = 1.4 if columns == _COLUMNS else 1.9
-    width = 9.0 if columns >= 3 else 1.2 + 2.8 * columns
-    entries = _fpr_keys(items, eps, cap)
-    across = 6 if columns >= 3 else 2 * columns
-    head = 0.5 + 0.17 * (-(-len(entries) // across) - 1)
-    size: Any = {"width": width, "panel_height": tall, "head": head}
-    figure, panels = style.panel_grid(len(items), columns, **size)
+    width, tall = (9.0 if columns >= 3 else 1.2 + 2.8 * columns), 1.4 if columns > 3 else 1.9
+    figure, panels = style.panel_grid(len(items), columns, width=width, panel_height=tall)
     curves = [_curve(item) for item in items]
     targets = np.unique(np.concatenate(curves)[:, 0])
     # The panels share both axes, and setting one anew would set all.
@@ -141,27 +137,18 @@ def fpr_control(
         axes.plot(line, line, color=MUTED, linewidth=0.8, linestyle=style.DOTTED, zorder=1)
         others = LineCollection(curves, colors=RULE, linewidths=0.6, zorder=1)
         axes.add_collection(others, autolim=False)
-        _highlight(axes, item, eps, cap)
-    label = "target false positive rate (share of negative windows)"
-    figure.supxlabel(label, fontsize=8.5, y=0.005)
-    figure.supylabel(f"achieved on {measured_on}", fontsize=8.5, x=0.005)
-    place: Any = {"loc": "upper left", "bbox_to_anchor": (0.06, 1.0)}
-    figure.legend(handles=entries, ncols=across, columnspacing=1.4, **place)
+        _highlight(axes, item)
+    figure.supxlabel("target false positive rate (share of negative windows)", fontsize=8.5)
+    figure.supylabel(f"achieved on {measured_on}", fontsize=8.5)
+    keys = _fpr_keys(items, cap)
+    figure.legend(handles=keys, loc="outside upper left", ncols=6 if columns >= 3 else 2 * columns)
     return figure
 
 
-def _misses(row: AchievedRecord, eps: float, cap: bool) -> bool:
-    """Whether the measured rate misses the target: exceeds a cap, or leaves a band."""
-    if row.achieved is None:
-        return False
-    over = row.achieved - row.target
-    return over > pass_line(row.target, eps) - row.target if cap else abs(over) > eps
-
-
-def _highlight(axes: Axes, item: IndicatorRecord, eps: float, cap: bool) -> None:
+def _highlight(axes: Axes, item: IndicatorRecord) -> None:
     rows, (targets, shown) = item.layer_B.achieved, _curve(item).T
     answered = np.isfinite(shown)
-    missed = np.array([_misses(row, eps, cap) for row in rows], dtype=bool)
+    missed = np.array([row.x_state == "missed" for row in rows], dtype=bool)
     intervals = np.array([ends(row.x_interval) for row in rows]).reshape(-1, 2)
     ranged = answered & np.isfinite(intervals).all(axis=1)
     low, high = np.maximum(intervals[ranged], _LOWEST).T
@@ -171,7 +158,7 @@ def _highlight(axes: Axes, item: IndicatorRecord, eps: float, cap: bool) -> None
     for chosen, face in ((answered & ~missed, BLUE), (answered & missed, _WHITE)):
         axes.plot(targets[chosen], shown[chosen], "o", color=BLUE, markerfacecolor=face, **dot)
     abstained = targets[~answered]
-    cross: Any = {"markersize": 4.5, "markeredgewidth": 1.2, "zorder": 5, "clip_on": False}
+    cross: Any = {"markersize": 4.5, "markeredgewidth": 1.2, "zorder": 5}
     axes.plot(abstained, np.full(len(abstained), _LOWEST), "x", color=INK, **cross)
     floor = _floor(item)
     if floor is not None:
@@ -190,7 +177,7 @@ def _targets_met(item: IndicatorRecord) -> str:
     return "" if gate.n_met is None else f"\n{gate.n_met} of {len(gate.targets)} met"
 
 
-def _fpr_keys(items: Sequence[IndicatorRecord], eps: float, cap: bool) -> list[Artist]:
+def _fpr_keys(items: Sequence[IndicatorRecord], cap: bool) -> list[Artist]:
     """What the panels show, and nothing that they do not."""
     rows = [row for item in items for row in item.layer_B.achieved]
     answered = [row for row in rows if _answers(row)]
@@ -201,7 +188,7 @@ def _fpr_keys(items: Sequence[IndicatorRecord], eps: float, cap: bool) -> list[A
     entries: list[tuple[bool, Artist]] = [
         (True, line_key(met, **dot)),
         (
-            any(_misses(row, eps, cap) for row in answered),
+            any(row.x_state == "missed" for row in answered),
             line_key("missed", markerfacecolor=_WHITE, **dot),
         ),
         (len(items) > 1, line_key("all others", color=RULE, linewidth=1)),
@@ -254,7 +241,7 @@ def _named(figure: Figure, axes: Axes, title: str, about: str) -> None:
         textwrap.fill(shorten(title, 120), wide), x=0.01, ha="left", fontsize=10, weight="bold"
     )
     look: Any = {"fontsize": 6.8, "weight": "normal", "color": MUTED}
-    axes.set_title(textwrap.fill(shorten(about, 150), int(1.4 * wide)), **look)
+    axes.set_title(about and textwrap.fill(shorten(about, 150), int(1.4 * wide)), **look)
 
 
 # The answer by runs: what happens to 100 runs if somebody acts on the first alarm.
@@ -490,9 +477,7 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
     for name, heading in GROUPS.items():
         if found.group(name):
             lines += [heading, *found.group(name)]
-    units = {"runs": f"by runs, budget {in_words(found.budget or 0)}"} if found.budget else {}
-    units["windows"] = f"by windows, target {rate_text(found.target)}"
-    ratios = [1.5, *(5 if unit == "runs" else 6 for unit in units)]
+    ratios = [1.5, *(5 if unit == "runs" else 6 for unit in units(found))]
     figure = style.new_figure(2.6 + 0.78 * sum(ratios), 1.5 + _ROW * max(1, len(lines)))
     labels, *panels = figure.subplots(
         1, len(ratios), sharey=True, squeeze=False, width_ratios=ratios
@@ -509,7 +494,7 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
         _beside(labels, 0.5, row, item.label.replace("_", " "), bbox=box, **look)
         if item.x_reasons:
             _beside(panels[-1], 1.01, row, reason(item.x_reasons[0]), fontsize=6.8)
-    for axes, (unit, title) in zip(panels, units.items(), strict=True):
+    for axes, (unit, title) in zip(panels, units(found).items(), strict=True):
         _draw_gates(axes, rows, unit, found)
         axes.set_title(title, fontsize=8)
     _named(figure, labels, found.title, "")

@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from gmb_hf._version import __version__
-from gmb_hf.base.documents import plain_data
 from gmb_hf.base.errors import InputError
-from gmb_hf.base.escape import one_line, percent, steps
+from gmb_hf.base.escape import one_line, steps
 from gmb_hf.base.files import write_text
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import Line, Table, follow
@@ -42,6 +41,7 @@ from gmb_hf.report.answer import (
     GROUPS,
     KINDS,
     OUTCOMES,
+    Detection,
     RankedVerdicts,
     answer,
     boundary_sentences,
@@ -57,7 +57,7 @@ from gmb_hf.report.answer import (
     subtitle,
 )
 from gmb_hf.report.sheet import asset, template
-from gmb_hf.report.tables import budget_tables, score_columns, score_rows
+from gmb_hf.report.tables import ScoreColumn, budget_tables, score_columns, score_rows, units
 
 SCRIPTS = ("table.js", "score.js")
 """Sorting and filtering of a table, and the charts of a score: what other pages use, too."""
@@ -132,7 +132,8 @@ def render_page(
         next_command: what to type next.
     """
     found, design = answer(results), results.design  # which is parsed anew at each call
-    runs, rows = _runs(results.event), _rows(found)
+    columns = score_columns(found)
+    runs, rows = _runs(results.event), _rows(found, columns)
     done = definition_of_done(results, folder)
     script = "".join(map(asset, SCRIPTS)) + asset("page.js")
     scores = [_score(item, design, found, runs) for item in found.ranked]
@@ -157,7 +158,8 @@ def render_page(
         lacking=[*_lacking(results, design), *_unsound(found, scores)],
         facts=list(_facts(results, found)),
         bars=_bars(found),
-        columns=_heads(found),
+        columns=columns,
+        units=units(found),
         classes=[
             (name, heading, own)
             for name, heading in CLASSES.items()
@@ -191,16 +193,21 @@ def reading(results: Results, found: RankedVerdicts) -> list[tuple[str, str]]:
 
 
 def embedded(data: Any) -> str:
-    """JSON that no HTML parser ends early, whatever is written in it; infinities become null."""
-    written: dict[str, Any] = {"ensure_ascii": False, "separators": (",", ":")}
-    try:
-        text = json.dumps(data, allow_nan=False, **written)
-    except (TypeError, ValueError):
-        plain = plain_data(data, number=lambda value: value if math.isfinite(value) else None)
-        text = json.dumps(plain, allow_nan=False, **written)
+    """JSON that no HTML parser ends early, every text in it on one line; infinities are null."""
+    text = json.dumps(_plain(data), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        return one_line(value)
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value if not isinstance(value, float) or math.isfinite(value) else None
 
 
 # What stands above the table.
@@ -264,91 +271,57 @@ def _facts(results: Results, found: RankedVerdicts) -> Iterator[tuple[str, str]]
 
 
 class _Bar(NamedTuple):
-    """What becomes of 100 runs, as parts of a line from the first per cent to the last."""
+    """What becomes of 100 runs, and in how many of them chance detects an event."""
 
     place: int
     name: str
-    may: bool
-    parts: list[tuple[str, float, float]]  # outcome, where it begins, how wide it is
+    may: bool | None
+    shares: Mapping[str, float]
     chance: float | None
-    detected: str
-    by_chance: str
+    detection: Detection
     said: str
 
 
 class _Bars(NamedTuple):
-    """All of them on one axis, each class with those that are shown first, and the others."""
+    """All of them on one axis from `low`, each class with its first ones, and the others."""
 
-    axis: list[tuple[float, int]]
-    zero: float
-    budget: float | None
-    outcomes: list[tuple[str, str]]
-    marked: bool  # whether chance is marked anywhere
+    low: float
+    words: Mapping[str, str]
     groups: list[tuple[str, list[_Bar], list[_Bar]]]
 
 
 def _bars(found: RankedVerdicts) -> _Bars:
     """The first figure: by runs five outcomes; by windows the share of covered events."""
-    shares: dict[str, tuple[dict[str, float], float | None]] = {}
-    for item in found.ranked:
+    words = OUTCOMES if found.budget is not None else {"timely": "covered", "miss": "miss"}
+    classes: dict[str, list[_Bar]] = {kind: [] for kind in CLASSES}
+    low = 0.0 if found.budget is None else max(10.0, 150 * found.budget)
+    for place, item in enumerate(found.ranked):
         at, detection = found.point(item), found.detection(item)
         if at is not None:
-            shares[item.name] = outcome_shares(at)
+            shares, chance = outcome_shares(at)
         elif detection.rate is not None:
-            own = {"timely": 100 * detection.rate, "miss": 100 - 100 * detection.rate}
-            chance = detection.chance
-            shares[item.name] = own, None if chance is None else 100 * chance
-    words = OUTCOMES if found.budget is not None else {"timely": "covered", "miss": "miss"}
-    budget = None if found.budget is None else 100 * found.budget
-    falsely = max((own.get("false", 0.0) for own, _ in shares.values()), default=0.0)
-    low = 0.0 if budget is None else -min(100.0, max(10.0, 1.5 * budget, 1.08 * falsely))
-    scale = 100 / (100 - low)
-
-    def bar(place: int, item: IndicatorRecord) -> _Bar:
-        at, (own, chance), detection = found.point(item), shares[item.name], found.detection(item)
-        x, parts = -own.get("false", 0.0), []
-        for name in words:
-            if own.get(name):
-                parts.append((name, scale * (x - low), scale * own[name]))
-            x += own.get(name, 0.0)
-        said = ", ".join(f"{words[name]} {own[name]:.0f}" for name in own if own[name])
+            shares = {"timely": 100 * detection.rate, "miss": 100 - 100 * detection.rate}
+            chance = None if detection.chance is None else 100 * detection.chance
+        else:
+            continue
+        said = ", ".join(f"{words[name]} {share:.0f}" for name, share in shares.items() if share)
         if at is not None and at.answer == "ABSTAIN":
             said = "abstains: no finite threshold keeps the budget"
-        mark = None if chance is None else scale * (chance - low)
-        texts = percent(detection.rate), percent(detection.chance)
-        return _Bar(place, shown_name(item), bool(item.x_alarm_eligible), parts, mark, *texts, said)
-
+        low = min(100.0, max(low, 1.08 * shares.get("false", 0.0)))
+        known = place, shown_name(item), item.x_alarm_eligible
+        classes[class_of(item)].append(_Bar(*known, shares, chance, detection, said))
     groups = []
-    for kind, heading in CLASSES.items():
-        bars = [
-            bar(place, item)
-            for place, item in enumerate(found.ranked)
-            if class_of(item) == kind and item.name in shares
-        ]
+    for kind, bars in classes.items():
         most = _MOST.get(kind, 8)
         most = len(bars) if len(bars) <= most + 1 else most
         if bars:
-            groups.append((heading, bars[:most], bars[most:]))
-    ticks = [tick for tick in range(-100, 101, 20) if tick >= low]
-    return _Bars(
-        [(scale * (tick - low), abs(tick)) for tick in ticks],
-        scale * -low,
-        None if budget is None else scale * (-budget - low),
-        [(name, words[name]) for name in words if any(own.get(name) for own, _ in shares.values())],
-        any(chance is not None for _, chance in shares.values()),
-        groups,
-    )
+            groups.append((CLASSES[kind], bars[:most], bars[most:]))
+    every = [one for _, *both in groups for bars in both for one in bars]
+    seen = {name: said for name, said in words.items() if any(b.shares.get(name) for b in every)}
+    return _Bars(-low, seen, groups)
 
 
 # The table of all scores.
-
-
-class _Head(NamedTuple):
-    """The heading of a column, and what it means."""
-
-    text: str
-    about: str = ""
-    numeric: bool = True
 
 
 class _Cell(NamedTuple):
@@ -381,15 +354,8 @@ def class_of(item: IndicatorRecord) -> str:
     return "label-using" if item.x_sees_test_labels else kind
 
 
-def _heads(found: RankedVerdicts) -> list[_Head]:
-    """The columns of the table of scores."""
-    about = "by the gates of both units of counting" if found.budget is not None else ""
-    numbers = (_Head(one.head, one.about) for one in score_columns(found))
-    return [_Head("score", numeric=False), _Head("label", about, numeric=False), *numbers]
-
-
-def _rows(found: RankedVerdicts) -> list[_Row]:
-    columns, rows = score_columns(found), []
+def _rows(found: RankedVerdicts, columns: Sequence[ScoreColumn]) -> list[_Row]:
+    rows = []
     for place, row in enumerate(score_rows(found, found.ranked)):
         item, name = row.item, shown_name(row.item)
         cells = [_Cell(name, "", one_line(name).lower())]
@@ -430,7 +396,7 @@ class Run(NamedTuple):
 def _runs(event: EventRecord) -> list[Run]:
     """The runs that alarms were counted on, in their order."""
     return [
-        Run(one_line(name), step, one_line(event.x_without_event.get(name, "")))
+        Run(name, step, event.x_without_event.get(name, ""))
         for name, step in event.t_event_by_seed.items()
         if name not in event.x_excluded
     ]
@@ -477,13 +443,11 @@ def _score(
     return {
         "name": one_line(shown_name(item)) or "(no name)",
         "kind": class_of(item),
-        "family": item.family and one_line(item.family),
+        "family": item.family,
         "may": item.x_alarm_eligible,
-        "sentence": one_line(item.x_sentence or item.layer_D.sensitivity_notes),
-        "reasons": [one_line(reason(code)) for code in item.x_reasons],
-        "gates": [
-            [gate.unit, gate.gate, gate.state, one_line(gate.detail or "")] for gate in item.x_gates
-        ],
+        "sentence": item.x_sentence or item.layer_D.sensitivity_notes,
+        "reasons": [reason(code) for code in item.x_reasons],
+        "gates": [[one.unit, one.gate, one.state, one.detail or ""] for one in item.x_gates],
         "detected": detection.rate,
         "detectedInterval": _pair(detection.interval),
         "budgets": [budget_data(one) for one in first.at_budget] if first else [],
@@ -494,33 +458,22 @@ def _score(
             {"name": baseline_name(name), "detected": one.detection_rate, "p": one.p_value}
             for name, one in detection.baselines.items()
         ],
-        "events": [
-            {"event": one_line(one.event), **budget_data(one.at)} for one in first.other_events
-        ]
+        "events": [{"event": one.event, **budget_data(one.at)} for one in first.other_events]
         if first
         else [],
-        "strata": [
-            {
-                "name": one_line(part.name),
-                "where": one_line(part.where),
-                "passed": part.passed,
-                "sentence": one_line(part.sentence),
-            }
-            for part in item.x_strata
-        ],
-        "robustness": {
-            "members": robust.family_size,
-            "passed": robust.pass_rate,
-            "flipped": robust.label_flip_rate,
-            "notes": one_line(robust.sensitivity_notes),
-        },
+        "strata": [part.model_dump(include=_STRATUM) for part in item.x_strata],
+        "robustness": robust.model_dump(include=_ROBUSTNESS),
         "auc": item.layer_A.auc,
         "ap": item.layer_A.ap,
         "support": item.diagnostics.effective_support_size,
         "ties": item.diagnostics.tie_dominance,
-        "comments": one_line(item.diagnostics.comments),
-        "missing": [[one_line(k), one_line(why)] for k, why in item.x_null_reasons.items()],
+        "comments": item.diagnostics.comments,
+        "missing": list(item.x_null_reasons.items()),
     }
+
+
+_STRATUM = {"name", "where", "passed", "sentence"}
+_ROBUSTNESS = {"family_size", "label_flip_rate", "sensitivity_notes"}
 
 
 def _target_data(item: IndicatorRecord, at: AchievedRecord) -> dict[str, Any]:
@@ -549,14 +502,11 @@ def budget_data(at: FirstAlarmPointRecord) -> dict[str, Any]:
         "state": at.state,
         "rate": at.false_alarm_rate,
         "interval": _pair(at.false_alarm_interval),
-        "falseOf": [at.n_false, at.n_runs],
-        "expected": at.expected,
         "detected": at.detection_rate,
         "detectedInterval": _pair(at.detection_interval),
-        "detectedOf": [at.n_detected, at.n_events],
         "timely": at.timely_rate,
         "missed": at.miss_rate,
-        "leads": [at.lead_q05, at.lead_q25, at.lead_median, at.lead_q75, at.lead_q95],
+        "leads": [at.lead_q25, at.lead_median, at.lead_q75],
     }
 
 

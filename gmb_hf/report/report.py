@@ -103,7 +103,7 @@ def render_report(
         budgets=budget_tables(results),
         design=results.design,
         strict=results.x_protocol == "strict",
-        rules=rules_table(results.indicators).md(),
+        rules=rules_table(results).md(),
         strata=strata_table(found.ranked, found.target),
         failures=[
             (one.name, one.label, one.x_sentence or one.layer_D.sensitivity_notes)

@@ -49,9 +49,9 @@ function about(score) {
   const robust = score.robustness;
   const parts = [score.family ? `${score.kind}, of the family ${score.family}` : score.kind];
   parts.push(`AUC ${rate(score.auc)}, average precision ${rate(score.ap)}`);
-  if (!missing(robust.members)) {
-    parts.push(`its result flips in ${percent(robust.flipped)} of ${count(robust.members)} small changes` +
-      (robust.notes ? ` (${robust.notes})` : ""));
+  if (!missing(robust.family_size)) {
+    parts.push(`its result flips in ${percent(robust.label_flip_rate)} of ${count(robust.family_size)} small changes` +
+      (robust.sensitivity_notes ? ` (${robust.sensitivity_notes})` : ""));
   }
   if (!missing(score.support)) parts.push(`effective support ${precise(score.support)}, ties ${percent(score.ties)}`);
   if (score.comments) parts.push(score.comments);
@@ -80,8 +80,8 @@ const budgetLine = (at) => [
   percent(at.detected) + between(at.detectedInterval, percent),
   percent(at.timely),
   percent(at.missed),
-  count(at.leads[2]),
-  missing(at.leads[1]) ? "–" : `${count(at.leads[1])} to ${count(at.leads[3])}`,
+  count(at.leads[1]),
+  missing(at.leads[0]) ? "–" : `${count(at.leads[0])} to ${count(at.leads[2])}`,
   at.state,
 ];
 const BUDGET_HEADS = ["threshold", "false-alarm rate per run", "detection rate", "timely", "missed", "median lead time", "middle half", "budget"];

@@ -22,7 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from gmb_hf._version import __version__
-from gmb_hf.base.escape import markdown, one_line
+from gmb_hf.base.escape import markdown, one_line, percent
 from gmb_hf.base.files import write_text
 from gmb_hf.base.tables import Column, Line, Table
 from gmb_hf.core.thresholds import in_words
@@ -156,6 +156,8 @@ def templates(package: str, *, page: bool) -> Environment:
         lstrip_blocks=page,
         keep_trailing_newline=not page,
     )
-    environment.filters.update(line=one_line, md=markdown, path=lambda path: quote(str(path)))
+    environment.filters.update(
+        percent=percent, line=one_line, md=markdown, path=lambda path: quote(str(path))
+    )
     environment.globals["in_words"] = in_words
     return environment

@@ -147,32 +147,16 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def panel_grid(
-    count: int, columns: int, *, width: float, panel_height: float, head: float = 0.5
+    count: int, columns: int, *, width: float, panel_height: float
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of `count` equal panels that share both axes, placed by inches.
+    """A figure of `count` equal panels that share both axes; sizes in inches.
 
     Only the leftmost panel of a row and the lowest of a column carry tick labels. `panel_height` is
-    of a row with its title, `head` the room above the panels for a legend.
+    of a row with its title.
     """
     rows = max(1, -(-count // columns))
-    foot, left, right = 0.48, 0.62, 0.2
-    height = head + rows * panel_height + foot
-    figure = NotebookFigure(figsize=(width, height))
-    grid = figure.subplots(
-        rows,
-        columns,
-        sharex=True,
-        sharey=True,
-        squeeze=False,
-        gridspec_kw={
-            "left": left / width,
-            "right": 1 - right / width,
-            "bottom": foot / height,
-            "top": 1 - (head + 0.2) / height,
-            "wspace": 0.14,
-            "hspace": 0.34,
-        },
-    )
+    figure = new_figure(width, 1 + rows * panel_height)
+    grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for index, axes in enumerate(grid.flat):
         axes.set_visible(index < count)
         axes.tick_params(labelbottom=index + columns >= count)

@@ -15,7 +15,7 @@ function arrangeTable(below = () => null, opened = () => false) {
   const table = find("table");
   const bodies = [...table.tBodies];
   const rows = [...table.querySelectorAll("tr.score")];
-  const heads = [...table.tHead.rows[0].cells];
+  const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
   const merged = document.createElement("tbody");
   const together = () => Boolean(find("apart")) && !find("apart").checked;
   let sorted = null;

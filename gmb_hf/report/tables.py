@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.core.nulls import labels_of
+from gmb_hf.core.nulls import Unit, labels_of
 from gmb_hf.core.thresholds import in_words, runs_needed
 from gmb_hf.design.candidates import ENSEMBLE
 from gmb_hf.report.answer import RankedVerdicts, reason, shown_name, shown_p
@@ -44,11 +44,12 @@ class ScoreRow(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreColumn:
-    """One number of a score, at the primary operating points.
+    """One number of a score, at the primary operating point of a unit of counting.
 
     Attributes:
+        unit: runs or windows.
         name: of the number in JSON and comparisons, as in `Results.to_pandas` where it has it.
-        head: the heading in a report or on a page.
+        head: the heading on a page, under that of the unit.
         short: the heading on a terminal.
         about: what it means, in words.
         take: where it is in a `ScoreRow`: attributes with dots between them, or a function.
@@ -58,6 +59,7 @@ class ScoreColumn:
         from_width: the narrowest terminal that shows it.
     """
 
+    unit: Unit
     name: str
     head: str
     short: str
@@ -67,6 +69,11 @@ class ScoreColumn:
     interval: str = ""
     answer: str = ""
     from_width: int = 0
+
+    @property
+    def full(self) -> str:
+        """The heading where none of the unit stands above it."""
+        return self.head if self.unit == "runs" or self.name == "AUC" else f"{self.head} by windows"
 
     def value(self, row: ScoreRow) -> Any:
         """The number; None where there is none."""
@@ -95,71 +102,85 @@ def estimate(value: float | None, within: IntervalRecord | None, show: Callable[
     return f"{show(value)} [{show(within.low)}, {show(within.high)}]"
 
 
+def units(found: RankedVerdicts) -> dict[Unit, str]:
+    """The units that were judged, each with its primary operating point: runs first."""
+    by_windows = f"By windows, target {found.target:g}"
+    if found.budget is None:
+        return {"windows": by_windows}
+    return {"runs": f"By runs, budget {in_words(found.budget)}", "windows": by_windows}
+
+
 def score_columns(found: RankedVerdicts) -> list[ScoreColumn]:
-    """By runs, where first alarms were judged; then by windows; then how well the score ranks."""
+    """By runs, where first alarms were judged; then by windows."""
     target, alone = found.target, found.budget is None
-    by_windows = [
+    baselines = {unit: ", ".join(labels_of(unit).values()) for unit in units(found)}
+    columns = [
         ScoreColumn(
-            "FPR", f"false positive rate by windows, target {target:g}", "FPR",
+            "windows", "FPR", "false positive rate", "FPR",
             "share of windows far before an event in which the score alarms", "cost.achieved",
-            number, "cost.x_interval", "cost.x_answer", from_width=0 if alone else 92,
+            number, "cost.x_interval", "cost.x_answer", from_width=92,
         ),
         ScoreColumn(
-            "coverage", "coverage by windows", "cover",
+            "windows", "coverage", "coverage", "cover",
             "share of events with an alarm in the horizon before t*", "worth.coverage",
-            percent, "worth.x_coverage_interval", "cost.x_answer", from_width=0 if alone else 100,
+            percent, "worth.x_coverage_interval", "cost.x_answer", from_width=100,
         ),
         ScoreColumn(
-            "chance_by_windows", "chance by windows", "chance" if alone else "by chance",
-            f"coverage of the hardest chance baseline: {', '.join(labels_of('windows').values())}",
-            "worth.chance", from_width=0 if alone else 118,
+            "windows", "chance_by_windows", "chance", "chance" if alone else "by chance",
+            f"coverage of the hardest chance baseline: {baselines['windows']}", "worth.chance",
+            from_width=118,
         ),
         ScoreColumn(
-            "p_by_windows", "p by windows", "p" if alone else "p (windows)",
-            "of the hardest baseline, adjusted over all scores",
-            lambda row: shown_p(row.item, target), p_value, from_width=0 if alone else 130,
+            "windows", "p_by_windows", "p", "p" if alone else "p (windows)",
+            "that the hardest baseline covers as many events, adjusted over all scores",
+            lambda row: shown_p(row.item, target), p_value, from_width=130,
         ),
         ScoreColumn(
-            "AUC", "AUC", "AUC", "how well it ranks the windows before an event above all others",
-            "item.layer_A.auc", number, from_width=100 if alone else 108,
+            "windows", "AUC", "AUC", "AUC",
+            "how well it ranks the windows before an event above all others", "item.layer_A.auc",
+            number, from_width=108,
         ),
     ]  # fmt: skip
-    lead, since = ("worth.lead_time_median", "in the horizon ") if alone else ("at.lead_median", "")
-    leads = ScoreColumn(
-        "lead_median", "median lead time", "lead",
-        f"steps from the first alarm {since}to t*, median over detected events",
-        lead, steps, from_width=100 if alone else 0,
-    )  # fmt: skip
-    if found.budget is None:
-        return [*by_windows, leads]
+    if alone:
+        leads = ScoreColumn(
+            "windows", "lead_median", "median lead time", "lead",
+            "steps from the first alarm in the horizon to t*, median over covered events",
+            "worth.lead_time_median", steps, from_width=100,
+        )  # fmt: skip
+        narrow = (replace(one, from_width=0) for one in columns[:4])
+        return [*narrow, replace(columns[4], from_width=100), leads]
     return [
         ScoreColumn(
-            "detection_rate", "detection rate", "detected",
+            "runs", "detection_rate", "detection rate", "detected",
             "share of events whose first alarm comes before t* and is not false",
             "at.detection_rate", percent, "at.detection_interval", "at.answer",
         ),
         ScoreColumn(
-            "timely_rate", "timely detection rate", "timely",
+            "runs", "timely_rate", "timely detection rate", "timely",
             "share of events detected within the horizon before t*", "at.timely_rate",
             answer="at.answer",
         ),
         ScoreColumn(
-            "false_alarm_rate", f"false-alarm rate per run, budget {in_words(found.budget)}",
-            "false", "share of runs with a false alarm", "at.false_alarm_rate",
+            "runs", "false_alarm_rate", "false-alarm rate per run", "false",
+            "share of runs with a false alarm", "at.false_alarm_rate",
             percent, "at.false_alarm_interval", "at.answer",
         ),
         ScoreColumn(
-            "chance", "chance baseline", "chance",
-            "detection rate of the hardest chance baseline at the same cost: "
-            f"{', '.join(labels_of('runs').values())}", "at.chance",
+            "runs", "chance", "chance", "chance",
+            f"detection rate of the hardest chance baseline at the same cost: {baselines['runs']}",
+            "at.chance",
         ),
-        leads,
         ScoreColumn(
-            "p_adjusted", "p", "p",
-            "probability that chance detects as many events, adjusted over all scores",
+            "runs", "lead_median", "median lead time", "lead",
+            "steps from the first alarm to t*, median over detected events", "at.lead_median",
+            steps,
+        ),
+        ScoreColumn(
+            "runs", "p_adjusted", "p", "p",
+            "that the hardest baseline detects as many events, adjusted over all scores",
             "item.x_first_alarm.p_adjusted", p_value,
         ),
-        *by_windows,
+        *columns,
     ]  # fmt: skip
 
 
@@ -181,7 +202,7 @@ def score_table(found: RankedVerdicts, items: Sequence[IndicatorRecord]) -> Tabl
     columns = (
         Column("score", take=lambda row: shown_name(row.item)),
         Column("label", take="item.label"),
-        *(Column(one.head, str, take=one.text) for one in score_columns(found)),
+        *(Column(one.full, str, take=one.text) for one in score_columns(found)),
     )
     return Table.of(score_rows(found, items), columns)
 
@@ -505,18 +526,12 @@ def events_table(results: Results, items: Sequence[IndicatorRecord]) -> Table:
     return Table(columns, [(name, *map(one.get, events)) for name, one in rows.items()])
 
 
-def rules_table(items: Sequence[IndicatorRecord]) -> Table:
+def rules_table(results: Results) -> Table:
     """Both rules of layer B by windows side by side: the specification's, and that of `strict`."""
-    columns = (
-        Column("score", take=shown_name),
-        Column("ok_targets", _count, take="layer_B.ok_targets"),
-        Column("controllability_pass", yes_no, "c", take="layer_B.controllability_pass"),
-        Column("fpr_min", number, take="layer_B.fpr_min"),
-        Column("fpr_floor_detected", yes_no, "c", take="layer_B.fpr_floor_detected"),
-        Column("x_budget_pass", yes_no, "c", take="layer_B.x_budget_pass"),
-        Column("certified floor", yes_no, "c", take="layer_B.x_floor_certificate.floor"),
-    )
-    return Table.of(items, columns)
+    names = ("indicator", "ok_targets", "controllability_pass", "fpr_min", "fpr_floor",
+             "targets_met", "budget_pass", "certified_floor")  # fmt: skip
+    columns = {column.name: column for column in gate_summary(results).columns}
+    return Table.of(results.indicators, [columns[name] for name in names])
 
 
 def strata_table(items: Sequence[IndicatorRecord], target: float) -> Table:

@@ -211,7 +211,7 @@ class TestFiles:
         text = write_comparison(found, "a_1.yaml", "b.yaml", tmp_path / "c.md").read_text()
         assert "A is a_1.yaml, B is b.yaml." in text
         assert "| indicator | label | detection rate | timely detection rate | false-al" in text
-        assert "| false positive rate by windows, target 0.05 | coverage by windows |" in text
+        assert "| false positive rate by windows | coverage by windows |" in text
         assert "→ **0.123** |" in text
         assert "→ **–** |" in text
         assert "new\\|one (only in B)" in text

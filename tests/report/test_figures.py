@@ -326,7 +326,7 @@ def test_the_summary_groups_scores_and_keeps_controls_last() -> None:
     assert order == sorted(order)
     assert shown.count("RANK ONLY") == sum(item.label == "RANK_ONLY" for item in found.indicators)
     assert "0.580" in shown
-    assert {"by runs, budget 1 run in 20", "by windows, target .05"} <= set(shown)
+    assert {"By runs, budget 1 run in 20", "By windows, target 0.05"} <= set(shown)
     worst = found.indicator("train_accuracy")
     colours = {
         tuple(patch.get_facecolor())
