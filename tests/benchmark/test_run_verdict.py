@@ -23,8 +23,8 @@ from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, FirstAlarmRecord
 from gmb_hf.benchmark.gates import GateRecord
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.records import INCONCLUSIVE, SCOPE_LIMITED, SUPPORTED, UNSTABLE
-from gmb_hf.core.thresholds import promise, shown_line
 from gmb_hf.benchmark.verdict import IndicatorRecord
+from gmb_hf.core.thresholds import promise, shown_line
 from gmb_hf.design.lock import Lock
 from gmb_hf.indicators import catalogue
 
