@@ -29,8 +29,9 @@ from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.older import SCHEMA as RESULTS_SCHEMA
+from gmb_hf.benchmark.older import codes_1, first_alarm_1, tolerant, worse_of
 from gmb_hf.benchmark.prepare import prepare
-from gmb_hf.benchmark.records import Label
+from gmb_hf.benchmark.records import INCONCLUSIVE, SUPPORTED, Label
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.design.design import SEEDS, Design
@@ -74,19 +75,39 @@ _LEFT_OUT = ("tables", "x_published", "x_checksums", "x_checksum")
 _WORDS = ("x_sentence", "sentence", "sensitivity_notes", "comments", "x_null_reasons")
 """What a later version may word otherwise."""
 _VERDICTS = (
-    *("label", "label_by_windows", "reasons", "x_reasons", "x_alarm_eligible", "scope"),
-    *("met", "state", "x_state", "p_adjusted", "x_p_adjusted", "runs_to_settle", "numbers"),
+    *("label", "reasons", "x_reasons", "x_alarm_eligible", "alarm_eligible", "x_gates", "x_scope"),
+    *("x_runs_to_settle", "state", "x_state", "x_budget_state", "x_budget_pass", "x_passed"),
+    *("fpr_min", "pass_rate", "label_flip_rate", "x_central_passes", "passes", "layer_b_pass"),
+    *("x_label_by_windows", "x_label_by_runs", "x_sentence_by_windows", "x_sentence_by_runs"),
+    *("p_adjusted", "x_p_adjusted", "seeds_explore", "x_undeclared", "numbers"),
 )
-"""What a later schema may conclude otherwise from the same numbers."""
+"""What a later schema may conclude otherwise from the same scores, or count by another rule."""
 
 
 def _upgrade_1(content: dict[str, Any]) -> dict[str, Any]:
-    """A check of schema 1, which named a label of each unit."""
-    return {**dated(content, 2), "submission": _submission_1(content.get("submission"))}
+    """A check of schema 1, which named a label of each unit; that by runs decided."""
+    said, scores = content.get("submission"), content.get("scores")
+    found = dated(content, 2)
+    if isinstance(said, dict):
+        found["submission"] = submissions.SCHEMA.upgraded(said, 1)
+    if isinstance(scores, list):
+        found["scores"] = [tolerant(_score_1, one) for one in scores]
+    return found
 
 
-def _submission_1(said: Any) -> Any:
-    return submissions.SCHEMA.upgraded(said, 1) if isinstance(said, dict) else said
+def _score_1(score: dict[str, Any]) -> dict[str, Any]:
+    first, windows = score["first_alarm"], score["label_by_windows"]
+    # Nearly always a budget straddled that the rule of today finds met.
+    undecided = windows == INCONCLUSIVE and first["label"] == SUPPORTED
+    label = first["label"] if undecided else worse_of(windows, first["label"])
+    return {
+        **{key: value for key, value in score.items() if key != "label_by_windows"},
+        "label": label,
+        "alarm_eligible": label == SUPPORTED and not first["reasons"],
+        "reasons": codes_1(first["reasons"], "runs"),
+        "sentence": first["sentence"],
+        "first_alarm": first_alarm_1(first),
+    }
 
 
 SCHEMA = Schema("check of a submission", (_upgrade_1,))
@@ -459,9 +480,9 @@ def _expected(panel: FrozenPanel, lock: Lock, *, retrained: bool) -> Design:
         },
     }
     if retrained:
-        fields |= {name: getattr(lock.design, name) for name in ("undeclared", *SEEDS)}
-        if not lock.design.seeds_explore:  # before a lock had to say so
-            fields["undeclared"] = (*lock.design.undeclared, "seeds_explore")
+        fields |= {name: getattr(lock.design, name) for name in SEEDS}
+        if not lock.design.seeds_explore:
+            fields["undeclared"] = (*panel.design().undeclared, "seeds_explore")
     return panel.design().replace(**fields)
 
 
@@ -486,6 +507,8 @@ def _compared(
     equal = 0
     for path, submitted, found in _leaves(theirs, ours, ""):
         name = path.rpartition(".")[2].partition("[")[0]
+        if ".x_null_reasons." in path:  # its keys are paths
+            name = "x_null_reasons"
         if name in passed_over or (submitted is _ABSENT and _ADDED in passed_over):
             continue
         if _same(submitted, found):
