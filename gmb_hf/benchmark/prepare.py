@@ -227,16 +227,17 @@ class Prepared:
         *,
         window: int | None = None,
         explore: Prepared | None = None,
-        source: Source = None,
     ) -> Judgement:
         """A score as the layers judge it: by the lock's thresholds, where there is a lock.
 
-        `window` is as in `scores`; thresholds are found on the runs of `explore`, else by `source`.
+        `window` is as in `scores`; without a lock thresholds are found on the runs of `explore`, or
+        on these.
         """
-        if explore is not None:
-            source = explore.scores(entry, window=window)
+        source: Source = None
         if self.lock is not None:
             source = self._locked(self.lock, entry.name, window)
+        elif explore is not None:
+            source = explore.scores(entry, window=window)
         scores = self.scores(entry, window=window)
         return Judgement(scores, source, self.design, basis=self._basis(entry))
 

@@ -479,11 +479,14 @@ def _expected(panel: FrozenPanel, lock: Lock, *, retrained: bool) -> Design:
             if place.startswith("meta.")
         },
     }
+    own = panel.design()
     if retrained:
+        left_open = [*own.undeclared, *lock.design.undeclared]
+        if not lock.design.seeds_explore:  # before a lock had to say so
+            left_open.append("seeds_explore")
         fields |= {name: getattr(lock.design, name) for name in SEEDS}
-        if not lock.design.seeds_explore:
-            fields["undeclared"] = (*panel.design().undeclared, "seeds_explore")
-    return panel.design().replace(**fields)
+        fields["undeclared"] = tuple(dict.fromkeys(left_open))
+    return own.replace(**fields)
 
 
 def _without(plain: dict[str, Any], left_out: Mapping[str, set[str]]) -> dict[str, Any]:
