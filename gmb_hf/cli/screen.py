@@ -224,7 +224,7 @@ def verdicts(results: Results, report: Path) -> None:
 
     found = answer(results)
     numbers = score_columns(found)
-    wide = 120 if found.budget is None else 150
+    wide = 120 if found.budget is None else 140
     columns = (
         Column("score", shrinks_to=10, take=lambda row: signed(row.item.name, row.item.x_sign)),
         Column("label", take=lambda row: Text(row.item.label, style=_STYLES[row.item.label])),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,7 +63,7 @@ from gmb_hf.report.style import (
     rate_text,
     shorten,
 )
-from gmb_hf.report.tables import units
+from gmb_hf.report.tables import ScoreRow, score_rows, units
 
 _COLUMNS = 6
 _LOWEST = 0.004
@@ -454,14 +454,24 @@ def lead_times(
 
 # The one-page answer: the label of every score, and the gates of both units that decide it.
 
-_GATES = {
-    "floor": "floor",
-    "budget": "false\nalarms",
-    "detection": "detection",
-    "chance": "by\nchance",
-    "lead": "lead",
-    "stability": "flips",
+_GATES: dict[str, dict[str, tuple[str, str, Callable[[Any], str]]]] = {
+    "runs": {
+        "budget": ("false\nalarms", "at.false_alarm_rate", percent),
+        "detection": ("detection", "at.detection_rate", percent),
+        "chance": ("by\nchance", "at.chance", percent),
+        "lead": ("lead", "at.lead_median", steps),
+        "stability": ("flips", "item.x_first_alarm.robustness.label_flip_rate", percent),
+    },
+    "windows": {
+        "floor": ("floor", "item.layer_B.x_floor_certificate.f_min_pos", number),
+        "budget": ("false\nalarms", "cost.achieved", number),
+        "detection": ("detection", "worth.coverage", percent),
+        "chance": ("by\nchance", "worth.chance", percent),
+        "lead": ("lead", "worth.lead_time_median", steps),
+        "stability": ("flips", "item.layer_D.label_flip_rate", percent),
+    },
 }
+"""Of each gate: its heading, and where what was measured for it is in a row of scores."""
 STATES = {"met": ("#DCEAF5", INK), "straddles": ("#BDBDBD", INK), "missed": (VERMILION, _WHITE)}
 """The colour of a gate and its ink: the worse, the darker, in grayscale too."""
 
@@ -477,7 +487,7 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
     for name, heading in GROUPS.items():
         if found.group(name):
             lines += [heading, *found.group(name)]
-    ratios = [1.5, *(5 if unit == "runs" else 6 for unit in units(found))]
+    ratios = [1.5, *(len(_GATES[unit]) for unit in units(found))]
     figure = style.new_figure(2.6 + 0.78 * sum(ratios), 1.5 + _ROW * max(1, len(lines)))
     labels, *panels = figure.subplots(
         1, len(ratios), sharey=True, squeeze=False, width_ratios=ratios
@@ -494,8 +504,9 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
         _beside(labels, 0.5, row, item.label.replace("_", " "), bbox=box, **look)
         if item.x_reasons:
             _beside(panels[-1], 1.01, row, reason(item.x_reasons[0]), fontsize=6.8)
+    measured = [(row, one) for row, item in rows for one in score_rows(found, [item])]
     for axes, (unit, title) in zip(panels, units(found).items(), strict=True):
-        _draw_gates(axes, rows, unit, found)
+        _draw_gates(axes, measured, unit)
         axes.set_title(title, fontsize=8)
     _named(figure, labels, found.title, "")
     figure.supxlabel(shorten(subtitle, 150), fontsize=6.8, color=MUTED)
@@ -504,50 +515,25 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
     return figure
 
 
-def _draw_gates(
-    axes: Axes, rows: Sequence[tuple[int, IndicatorRecord]], unit: str, found: RankedVerdicts
-) -> None:
+def _draw_gates(axes: Axes, rows: Sequence[tuple[int, ScoreRow]], unit: str) -> None:
     """The gates of one unit: a column each, with what was measured."""
-    names = [name for name in _GATES if unit == "windows" or name != "floor"]
-    axes.set_xlim(0, len(names))
-    axes.set_xticks(np.arange(len(names)) + 0.5, [_GATES[name] for name in names], fontsize=6.8)
+    gates, order = _GATES[unit], list(STATES)
+    axes.set_xlim(0, len(gates))
+    heads = [head for head, _, _ in gates.values()]
+    axes.set_xticks(np.arange(len(gates)) + 0.5, heads, fontsize=6.8)
     axes.tick_params(axis="both", length=0, labelbottom=False, labeltop=True, labelleft=False)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
-    for row, item in rows:
-        texts, order = _measured(item, unit, found), list(STATES)
+    for place, row in rows:
         states: dict[str, str] = {}
-        for gate in item.x_gates:
+        for gate in row.item.x_gates:
             if gate.unit == unit:
                 states[gate.gate] = max(states.get(gate.gate, "met"), gate.state, key=order.index)
-        for column, name in enumerate(names):
+        for column, (name, (_, path, show)) in enumerate(gates.items()):
             colour, ink = STATES.get(states.get(name, ""), (_WHITE, MUTED))
-            axes.barh(row, 0.94, left=column + 0.03, height=0.84, color=colour, linewidth=0)
+            axes.barh(place, 0.94, left=column + 0.03, height=0.84, color=colour, linewidth=0)
             look: Any = {"ha": "center", "va": "center_baseline", "fontsize": 6.8, "color": ink}
-            axes.text(column + 0.5, row, texts[name], **look)
-
-
-def _measured(item: IndicatorRecord, unit: str, found: RankedVerdicts) -> dict[str, str]:
-    """What was measured for each gate of a unit."""
-    first, point = item.x_first_alarm, item.point(found.target)
-    at = found.point(item)
-    if unit == "runs":
-        return {
-            "budget": percent(follow(at, "false_alarm_rate")),
-            "detection": percent(follow(at, "detection_rate")),
-            "chance": percent(follow(at, "chance")),
-            "lead": steps(follow(at, "lead_median")),
-            "stability": percent(follow(first, "robustness.label_flip_rate")),
-        }
-    floor = _floor(item)
-    return {
-        "floor": "none" if floor is None else number(floor),
-        "budget": number(follow(item.achieved(found.target), "achieved")),
-        "detection": percent(follow(point, "coverage")),
-        "chance": percent(follow(point, "chance")),
-        "lead": steps(follow(point, "lead_time_median")),
-        "stability": percent(item.layer_D.label_flip_rate),
-    }
+            axes.text(column + 0.5, place, show(follow(row, path)), **look)
 
 
 # Every figure of an evaluation, by the names in `FIGURES` of the report.

@@ -104,7 +104,7 @@ def render_report(
         design=results.design,
         strict=results.x_protocol == "strict",
         rules=rules_table(results).md(),
-        strata=strata_table(found.ranked, found.target),
+        strata=strata_table(found.ranked),
         failures=[
             (one.name, one.label, one.x_sentence or one.layer_D.sensitivity_notes)
             for one in found.ranked

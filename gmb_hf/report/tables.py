@@ -19,8 +19,8 @@ from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.utility import OperatingPointRecord
-from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.core.nulls import Unit, labels_of
+from gmb_hf.benchmark.verdict import IndicatorRecord, StratumRecord
+from gmb_hf.core.nulls import BOTH, Unit, labels_of
 from gmb_hf.core.thresholds import in_words, runs_needed
 from gmb_hf.design.candidates import ENSEMBLE
 from gmb_hf.report.answer import RankedVerdicts, reason, shown_name, shown_p
@@ -35,6 +35,7 @@ class ScoreRow(NamedTuple):
     at: FirstAlarmPointRecord | None = None
     worth: OperatingPointRecord | None = None
     cost: AchievedRecord | None = None
+    p_value: float | None = None  # by windows
     primary: bool = True
     event: str = ""
 
@@ -51,24 +52,24 @@ class ScoreColumn:
         name: of the number in JSON and comparisons, as in `Results.to_pandas` where it has it.
         head: the heading on a page, under that of the unit.
         short: the heading on a terminal.
-        about: what it means, in words.
-        take: where it is in a `ScoreRow`: attributes with dots between them, or a function.
+        take: where it is in a `ScoreRow`: attributes with dots between them.
         show: how it reads.
         interval: where its 95% interval is, if it has one.
         answer: where it is said that no finite threshold keeps the budget ("ABSTAIN").
         from_width: the narrowest terminal that shows it.
+        about: what it means, in words.
     """
 
     unit: Unit
     name: str
     head: str
     short: str
+    take: str
+    show: Callable[[Any], str]
+    interval: str
+    answer: str
+    from_width: int
     about: str
-    take: str | Callable[[ScoreRow], Any]
-    show: Callable[[Any], str] = percent
-    interval: str = ""
-    answer: str = ""
-    from_width: int = 0
 
     @property
     def full(self) -> str:
@@ -77,7 +78,7 @@ class ScoreColumn:
 
     def value(self, row: ScoreRow) -> Any:
         """The number; None where there is none."""
-        return self.take(row) if callable(self.take) else follow(row, self.take)
+        return follow(row, self.take)
 
     def abstains(self, row: ScoreRow) -> bool:
         """Whether the score has no finite threshold here."""
@@ -110,78 +111,56 @@ def units(found: RankedVerdicts) -> dict[Unit, str]:
     return {"runs": f"By runs, budget {in_words(found.budget)}", "windows": by_windows}
 
 
+_BY_RUNS: tuple[tuple[Any, ...], ...] = (
+    ("runs", "detection_rate", "detection rate", "detected",
+     "at.detection_rate", percent, "at.detection_interval", "at.answer", 0,
+     "share of events whose first alarm comes before t* and is not false"),
+    ("runs", "timely_rate", "timely detection rate", "timely",
+     "at.timely_rate", percent, "", "at.answer", 0,
+     "share of events detected within the horizon before t*"),
+    ("runs", "false_alarm_rate", "false-alarm rate per run", "false",
+     "at.false_alarm_rate", percent, "at.false_alarm_interval", "at.answer", 0,
+     "share of runs with a false alarm"),
+    ("runs", "chance", "chance", "chance", "at.chance", percent, "", "", 0,
+     "detection rate of the hardest chance baseline at the same cost: {runs}"),
+    ("runs", "lead_median", "median lead time", "lead", "at.lead_median", steps, "", "", 0,
+     "steps from the first alarm to t*, median over detected events"),
+    ("runs", "p_adjusted", "p", "p", "item.x_first_alarm.p_adjusted", p_value, "", "", 0,
+     "that the hardest baseline detects as many events, adjusted over all scores"),
+)  # fmt: skip
+_BY_WINDOWS: tuple[tuple[Any, ...], ...] = (
+    ("windows", "FPR", "false positive rate", "FPR",
+     "cost.achieved", number, "cost.x_interval", "cost.x_answer", 92,
+     "share of windows far before an event in which the score alarms"),
+    ("windows", "coverage", "coverage", "cover",
+     "worth.coverage", percent, "worth.x_coverage_interval", "cost.x_answer", 100,
+     "share of events with an alarm in the horizon before t*"),
+    ("windows", "chance_by_windows", "chance", "chance (windows)",
+     "worth.chance", percent, "", "", 200,
+     "coverage of the hardest chance baseline: {windows}"),
+    ("windows", "p_by_windows", "p", "p (windows)", "p_value", p_value, "", "", 200,
+     "that the hardest baseline covers as many events, adjusted over all scores"),
+    ("windows", "AUC", "AUC", "AUC", "item.layer_A.auc", number, "", "", 108,
+     "how well it ranks the windows before an event above all others"),
+    ("windows", "lead_by_windows", "median lead time", "lead (windows)",
+     "worth.lead_time_median", steps, "", "", 0,
+     "steps from the first alarm in the horizon to t*, median over covered events"),
+)  # fmt: skip
+
+
 def score_columns(found: RankedVerdicts) -> list[ScoreColumn]:
     """By runs, where first alarms were judged; then by windows."""
-    target, alone = found.target, found.budget is None
-    baselines = {unit: ", ".join(labels_of(unit).values()) for unit in units(found)}
-    columns = [
-        ScoreColumn(
-            "windows", "FPR", "false positive rate", "FPR",
-            "share of windows far before an event in which the score alarms", "cost.achieved",
-            number, "cost.x_interval", "cost.x_answer", from_width=92,
-        ),
-        ScoreColumn(
-            "windows", "coverage", "coverage", "cover",
-            "share of events with an alarm in the horizon before t*", "worth.coverage",
-            percent, "worth.x_coverage_interval", "cost.x_answer", from_width=100,
-        ),
-        ScoreColumn(
-            "windows", "chance_by_windows", "chance", "chance" if alone else "by chance",
-            f"coverage of the hardest chance baseline: {baselines['windows']}", "worth.chance",
-            from_width=118,
-        ),
-        ScoreColumn(
-            "windows", "p_by_windows", "p", "p" if alone else "p (windows)",
-            "that the hardest baseline covers as many events, adjusted over all scores",
-            lambda row: shown_p(row.item, target), p_value, from_width=130,
-        ),
-        ScoreColumn(
-            "windows", "AUC", "AUC", "AUC",
-            "how well it ranks the windows before an event above all others", "item.layer_A.auc",
-            number, from_width=108,
-        ),
-    ]  # fmt: skip
-    if alone:
-        leads = ScoreColumn(
-            "windows", "lead_median", "median lead time", "lead",
-            "steps from the first alarm in the horizon to t*, median over covered events",
-            "worth.lead_time_median", steps, from_width=100,
-        )  # fmt: skip
-        narrow = (replace(one, from_width=0) for one in columns[:4])
-        return [*narrow, replace(columns[4], from_width=100), leads]
+    named = {unit: ", ".join(labels_of(unit).values()) for unit in BOTH}
+    columns = [ScoreColumn(*fields) for fields in (*_BY_RUNS, *_BY_WINDOWS)]
+    columns = [replace(one, about=one.about.format(**named)) for one in columns]
+    if found.budget is not None:
+        return columns[:-1]
+    # Alone, they have the terminal to themselves.
+    widths = (0, 0, 0, 0, 100, 100)
     return [
-        ScoreColumn(
-            "runs", "detection_rate", "detection rate", "detected",
-            "share of events whose first alarm comes before t* and is not false",
-            "at.detection_rate", percent, "at.detection_interval", "at.answer",
-        ),
-        ScoreColumn(
-            "runs", "timely_rate", "timely detection rate", "timely",
-            "share of events detected within the horizon before t*", "at.timely_rate",
-            answer="at.answer",
-        ),
-        ScoreColumn(
-            "runs", "false_alarm_rate", "false-alarm rate per run", "false",
-            "share of runs with a false alarm", "at.false_alarm_rate",
-            percent, "at.false_alarm_interval", "at.answer",
-        ),
-        ScoreColumn(
-            "runs", "chance", "chance", "chance",
-            f"detection rate of the hardest chance baseline at the same cost: {baselines['runs']}",
-            "at.chance",
-        ),
-        ScoreColumn(
-            "runs", "lead_median", "median lead time", "lead",
-            "steps from the first alarm to t*, median over detected events", "at.lead_median",
-            steps,
-        ),
-        ScoreColumn(
-            "runs", "p_adjusted", "p", "p",
-            "that the hardest baseline detects as many events, adjusted over all scores",
-            "item.x_first_alarm.p_adjusted", p_value,
-        ),
-        *columns,
-    ]  # fmt: skip
+        replace(one, short=one.short.replace(" (windows)", ""), from_width=width)
+        for one, width in zip(columns[len(_BY_RUNS) :], widths, strict=True)
+    ]
 
 
 def score_rows(found: RankedVerdicts, items: Sequence[IndicatorRecord]) -> list[ScoreRow]:
@@ -192,6 +171,7 @@ def score_rows(found: RankedVerdicts, items: Sequence[IndicatorRecord]) -> list[
             found.point(item),
             item.point(found.target),
             item.achieved(found.target),
+            shown_p(item, found.target),
         )
         for item in items
     ]
@@ -534,48 +514,43 @@ def rules_table(results: Results) -> Table:
     return Table.of(results.indicators, [columns[name] for name in names])
 
 
-def strata_table(items: Sequence[IndicatorRecord], target: float) -> Table:
+class _StratumRow(NamedTuple):
+    """One score in one stratum."""
+
+    item: IndicatorRecord
+    part: StratumRecord
+
+
+def strata_table(items: Sequence[IndicatorRecord]) -> Table:
     """Every score in every stratum that was named beforehand, by runs and by windows."""
-    columns = (
-        Column("score"),
-        Column("stratum"),
-        Column("where"),
-        Column("runs", str),
-        Column("events", str),
-        Column("detection rate", str),
-        Column("false-alarm rate per run", str),
-        Column("p", p_value),
-        Column(f"false positive rate by windows, target {target:g}", str),
-        Column("coverage by windows", str),
-        Column("chance by windows", percent),
-        Column("p by windows", p_value),
-        Column("outcome"),
+
+    def rate(value: str, within: str, show: Callable[[Any], str]) -> Callable[[_StratumRow], str]:
+        return lambda row: estimate(follow(row.part, value), follow(row.part, within), show)
+
+    detected, falsely = (
+        rate(f"first_alarm.{name}_rate", f"first_alarm.{name}_interval", percent)
+        for name in ("detection", "false_alarm")
     )
-    rows = []
-    for item in items:
-        for part in item.x_strata:
-            at = part.first_alarm
-            rates = (
-                (follow(at, "detection_rate"), follow(at, "detection_interval")),
-                (follow(at, "false_alarm_rate"), follow(at, "false_alarm_interval")),
-            )
-            rows.append(
-                (
-                    item.name,
-                    part.name,
-                    part.where,
-                    part.n_runs,
-                    part.n_events,
-                    *(estimate(*rate, percent) for rate in rates),
-                    part.first_alarm_p_adjusted,
-                    estimate(part.achieved, part.interval, number),
-                    estimate(part.coverage, part.coverage_interval, percent),
-                    part.chance,
-                    part.p_adjusted,
-                    "passes" if part.passed else "; ".join(map(reason, part.reasons)),
-                )
-            )
-    return Table(columns, rows)
+    columns = (
+        Column("score", take="item.name"),
+        Column("stratum", take="part.name"),
+        Column("where", take="part.where"),
+        Column("runs", str, take="part.n_runs"),
+        Column("events", str, take="part.n_events"),
+        Column("detection rate", str, take=detected),
+        Column("false-alarm rate per run", str, take=falsely),
+        Column("p", p_value, take="part.first_alarm_p_adjusted"),
+        Column("false positive rate by windows", str, take=rate("achieved", "interval", number)),
+        Column("coverage by windows", str, take=rate("coverage", "coverage_interval", percent)),
+        Column("chance by windows", percent, take="part.chance"),
+        Column("p by windows", p_value, take="part.p_adjusted"),
+        Column("outcome", take=_outcome),
+    )
+    return Table.of((_StratumRow(item, part) for item in items for part in item.x_strata), columns)
+
+
+def _outcome(row: _StratumRow) -> str:
+    return "passes" if row.part.passed else "; ".join(map(reason, row.part.reasons))
 
 
 def budget_tables(results: Results) -> list[Table]:
