@@ -268,7 +268,7 @@ ELIGIBLE = "x_alarm_eligible is true, but x_first_alarm: "
             f"{ELIGIBLE}robustness.label_flip_rate does not meet x_prereg",
         ),
         (
-            lambda p: first(p).update(label="RANK_ONLY"),
+            lambda p: first(p).update(label="RANK_ONLY", x_alarm_eligible=False),
             "label is RANK_ONLY, by its gates (x_gates) it is SUPPORTED_FOR_ALARM",
         ),
         (
