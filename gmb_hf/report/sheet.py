@@ -137,7 +137,11 @@ def templates(package: str, *, page: bool) -> Environment:
         keep_trailing_newline=not page,
     )
     environment.filters.update(
-        percent=percent, line=one_line, md=markdown, path=lambda path: quote(str(path))
+        key=sort_key,
+        percent=percent,
+        line=one_line,
+        md=markdown,
+        path=lambda path: quote(str(path)),
     )
     environment.globals["in_words"] = in_words
     return environment
