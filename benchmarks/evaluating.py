@@ -55,7 +55,7 @@ def design() -> Design:
         w_event=CADENCE,
         burn_in=200,
         smoothing_sweep=[1, 3, 5],
-        undeclared=["task", "model", "optimizer", "schedule", "seeds_eval"],
+        undeclared=["task", "model", "optimizer", "schedule", "seeds_explore", "seeds_eval"],
         candidates=[{"name": name, "family": "external", "x_sign": 1} for name in names],
     )
 

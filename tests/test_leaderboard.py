@@ -269,12 +269,12 @@ def easier_threshold(folder: Path) -> None:
 
 
 def better_results(folder: Path) -> None:
-    """More events warned of than there were, with new checksums."""
+    """More events detected than there were, with new checksums."""
     results = Results.read(folder / "results.yaml")
     item = results.indicators[0]
     assert item.x_first_alarm is not None
     points = [
-        one.model_copy(update={"warned": 0.99, "lead_median": 321.0})
+        one.model_copy(update={"detection_rate": 0.99, "lead_median": 321.0})
         for one in item.x_first_alarm.at_budget
     ]
     first = item.x_first_alarm.model_copy(update={"at_budget": tuple(points)})
@@ -284,7 +284,7 @@ def better_results(folder: Path) -> None:
 
 def forged_check(folder: Path) -> None:
     data = json.loads((folder / "check.json").read_text().replace("1e999", "1e308"))
-    data["scores"][0]["first_alarm"]["at_budget"][0]["warned"] = 0.99
+    data["scores"][0]["first_alarm"]["at_budget"][0]["detection_rate"] = 0.99
     (folder / "check.json").write_text(json_text(data))
 
 
@@ -306,8 +306,8 @@ FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "better results": (
         better_results,
-        r"results\.yaml: indicators\.my_score\.x_first_alarm\.at_budget\[0\]\.warned: submitted "
-        r"0\.99, recomputed 0\.",
+        r"results\.yaml: indicators\.my_score\.x_first_alarm\.at_budget\[0\]\.detection_rate: "
+        r"submitted 0\.99, recomputed 0\.",
     ),
     "a forged check": (forged_check, r"check\.json: scores\[0\]\.first_alarm.*submitted 0\.99"),
     "another fingerprint": (
@@ -463,7 +463,9 @@ def on_own_runs(home: Path, explore_log: RunLog, held_out_log: RunLog) -> Path:
         "code": [str(place / "lock.yaml")],
         "out": place / "submissions",
     }
-    with pytest.raises(InputError, match="is on no panel; for own runs of a panel's law say"):
+    with pytest.raises(
+        InputError, match="is on no panel; for own runs of a panel's configuration say"
+    ):
         submit("own", **given)
     submit("own", panel="quick-29", **given)
     return place / "submissions" / "own"
@@ -472,7 +474,7 @@ def on_own_runs(home: Path, explore_log: RunLog, held_out_log: RunLog) -> Path:
 def test_own_runs_are_checked_and_listed_apart(on_own_runs: Path, tmp_path: Path) -> None:
     found = check(on_own_runs)
     assert found.faults == ()
-    assert "that the runs are trainings of the panel's law, all of them and unchosen" in (
+    assert "that the runs are trainings of the panel's configuration, all of them and unchosen" in (
         found.not_checked
     )
     build_board(on_own_runs.parent, tmp_path / "site")
@@ -532,7 +534,8 @@ def site(typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         judged.results.with_checksums().write(place / "trial" / name / "results.yaml")
     (place / "trial" / "tables").mkdir()
     (place / "trial" / "tables" / "transfer.csv").write_text(
-        "lock_of,panel,supported,signal,label_by_runs,warned,false_share,false_high,fault\n"
+        "lock_of,panel,supported,signal,label,detection_rate,false_alarm_rate,false_alarm_high,"
+        "fault\n"
         "quick-29,mul-31,1,embedding_gini,RANK_ONLY,0.5,0.02,0.1,\n"
         "mul-31,quick-29,,,,,,,no column\n"
     )
@@ -570,10 +573,11 @@ def test_the_numbers_are_those_of_the_operator(site: Path) -> None:
     first = results.indicators[0].x_first_alarm
     assert first is not None
     at = first.at(0.05)
-    assert at.warned_interval is not None
+    assert at.detection_interval is not None
     page = Shown((site / "panels" / "mul-31.html").read_text())
-    low, high = at.warned_interval.low, at.warned_interval.high
-    assert f"warned of {at.warned:.0%} [{low:.0%}, {high:.0%}] of {at.n_events} events" in page.text
+    low, high = at.detection_interval.low, at.detection_interval.high
+    said = f"detected {at.detection_rate:.0%} [{low:.0%}, {high:.0%}] of {at.n_events} events"
+    assert said in page.text
     assert "1 run in 20" in page.text
     assert "Held-out runs" in page.text
 
@@ -639,10 +643,10 @@ def test_the_site_in_a_browser(browser: Any, site: Path) -> None:
     page.get_by_label("Search").fill("reader7 <img")
     assert page.locator("tr.score:visible").count() == 1
     page.locator("#clear").click()
-    head = page.locator("#table > thead th", has_text="falsely alarmed")
+    head = page.locator("#table > thead th", has_text="false-alarm rate")
     head.get_by_role("button").click()
-    keys = "rows => rows.map(row => [row.parentNode.dataset.kind, row.cells[4].dataset.key])"
-    for kind in ("task-aware", "blind alarm"):
+    keys = "rows => rows.map(row => [row.parentNode.dataset.kind, row.cells[5].dataset.key])"
+    for kind in ("task-aware", "baseline"):
         found = page.locator("tr.score").evaluate_all(keys)
         shares = [float(key) for own, key in found if own == kind and key]
         assert shares == sorted(shares, reverse=True)

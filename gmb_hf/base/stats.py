@@ -326,6 +326,9 @@ def paired_permutation(
 
     The observed labelling counts as one of them, so that p is never 0 (Phipson and Smyth 2010).
 
+    Few pairs have the p-value of `scipy.stats.permutation_test`, which takes some 30 times as long
+    for the thousands of items of an evaluation set.
+
     `first` and `second` have a number per item, such as the margin, float64 [N]; `permutations` are
     the most, since k differences that are not 0 have 2^k - 1 other choices of signs.
 

@@ -105,6 +105,7 @@ class Table:
             shown as it is, and a `Line` may stand between rows.
         name: of the files.
         caption: above the table in LaTeX.
+        chosen: the row that is bold on a terminal.
         notes: without which the numbers are not to be read; they go with the table into every file.
     """
 
@@ -113,6 +114,7 @@ class Table:
     name: str = ""
     caption: str = ""
     notes: Sequence[str] = ()
+    chosen: int | None = None
 
     @classmethod
     def of(
@@ -180,12 +182,18 @@ class Table:
         shown = [index for index, column in enumerate(self.columns) if column.from_width <= width]
         columns = [self.columns[index] for index in shown]
 
-        def styled(column: Column, cell: Any) -> Text:
-            return cell if isinstance(cell, Text) else Text(escape.one_line(column.text(cell)))
+        def styled(column: Column, cell: Any, style: str) -> Text:
+            if isinstance(cell, Text):
+                return cell
+            return Text(escape.one_line(column.text(cell)), style=style)
+
+        def cells(row: Row, place: int) -> list[Text]:
+            style = "bold" if place == self.chosen else ""
+            return [styled(self.columns[index], row[index], style) for index in shown]
 
         lines: list[Any] = [
-            row if isinstance(row, Line) else [styled(self.columns[i], row[i]) for i in shown]
-            for row in self.rows
+            row if isinstance(row, Line) else cells(row, place)
+            for place, row in enumerate(self.rows)
         ]
         widths = _widths(columns, [line for line in lines if not isinstance(line, Line)], width)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -64,6 +64,7 @@ class CompatSettings:
             search.
         fpr_eps, fpr_floor_max, min_targets_ok, event_count_min, lead_time_target: the
             specification's defaults; the label and `lead_time_success` depend on them.
+        spelled: how messages call settings, where not by their names here.
 
     Raises:
         InputError: a setting is out of range.
@@ -84,36 +85,40 @@ class CompatSettings:
     min_targets_ok: int = 2
     event_count_min: int = 30
     lead_time_target: int = 200
+    spelled: InitVar[Mapping[str, str] | None] = None
 
     @property
     def lead_target(self) -> int:
         """As a design has it."""
         return self.lead_time_target
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, spelled: Mapping[str, str] | None) -> None:
+        say = {item.name: item.name for item in dataclasses.fields(self)} | {**(spelled or {})}
         for name in ("w_jump", "horizon", "smoothing", "lead_time_target"):
-            positive_int(name, getattr(self, name))
-        if positive_int("hold_k", self.hold_k) < 2:
+            positive_int(say[name], getattr(self, name))
+        if positive_int(say["hold_k"], self.hold_k) < 2:
             raise InputError(
-                "hold_k must be at least 2: the level must hold for a later checkpoint, got 1"
+                f"{say['hold_k']} must be at least 2: the level must hold for a later checkpoint, "
+                "got 1"
             )
         for name in ("delta_jump", "theta_floor", "delta_back"):
             if not math.isfinite(getattr(self, name)):
-                raise InputError(f"{name} must be a finite number, got {getattr(self, name)}")
+                raise InputError(f"{say[name]} must be a finite number, got {getattr(self, name)}")
         for target in self.fpr_targets:
-            fraction("fpr_targets", target)
+            fraction(say["fpr_targets"], target)
+        targets, outside, back = (say[it] for it in ("fpr_targets", "thresholds", "delta_back"))
         thresholds = self.thresholds or ()
         for threshold in thresholds:
             if not math.isfinite(threshold):
-                raise InputError(f"thresholds must be finite numbers, got {threshold}")
+                raise InputError(f"{outside} must be finite numbers, got {threshold}")
         search, given, wanted = self.thresholds is None, len(thresholds), len(self.fpr_targets)
         faults = {
-            f"delta_back must not be negative, got {self.delta_back:g}": self.delta_back < 0,
-            "fpr_targets names a rate twice; name each once": len(set(self.fpr_targets)) < wanted,
-            "fpr_targets is empty; name at least one rate, or thresholds": search and not wanted,
-            "thresholds is empty; name at least one, or leave it out": not search and not given,
-            f"thresholds names {given} and fpr_targets {wanted}; give one threshold for each "
-            "target, or leave fpr_targets out": not search and bool(wanted) and given != wanted,
+            f"{back} must not be negative, got {self.delta_back:g}": self.delta_back < 0,
+            f"{targets} names a rate twice; name each once": len(set(self.fpr_targets)) < wanted,
+            f"{targets} is empty; name at least one rate, or {outside}": search and not wanted,
+            f"{outside} is empty; name at least one, or leave it out": not search and not given,
+            f"{outside} names {given} and {targets} {wanted}; give one threshold for each "
+            f"target, or leave {targets} out": not search and bool(wanted) and given != wanted,
         }
         for fault in (fault for fault, holds in faults.items() if holds):
             raise InputError(fault)

@@ -254,7 +254,10 @@ def _undecided(found: Findings) -> tuple[tuple[str, ...], str, int | None]:
     # No number of runs mends a design.
     if not found.fault and found.may_settle and len(numbers) == len(questions):
         settles = max(numbers)
-    text = f"Not decided: {'; '.join(dict.fromkeys(one.text for one in questions))}"
+    told: list[str] = []
+    for one in questions:  # what leaves several gates open is said once
+        told += [] if any(one.text in before for before in told) else [one.text]
+    text = f"Not decided: {'; '.join(told)}"
     if settles is not None:
         text += f"; about {settles} runs ({settles - found.n_runs} more) would settle it"
     return tuple(dict.fromkeys(one.reason for one in questions)), text, settles

@@ -109,7 +109,6 @@ class Prepared:
         log: all runs, with the rows at which the metric and what the scores are made of are known.
         left_out: a sentence about the other rows, if any.
         lock: what they are judged by; None without one.
-        known_events: of these runs, where they are not to be looked for in the log.
         transferred: whether they are of another system than the lock's; see `Judgement`.
     """
 
@@ -118,7 +117,6 @@ class Prepared:
     log: RunLog
     left_out: tuple[str, ...] = ()
     lock: Lock | None = None
-    known_events: Events | None = None
     transferred: bool = False
     _panels: dict[Any, Panel] = field(default_factory=dict, repr=False)
 
@@ -133,8 +131,6 @@ class Prepared:
 
     @cached_property
     def _decided(self) -> tuple[RunLog, Events]:
-        if self.known_events is not None:
-            return self.log, self.known_events
         return decided_runs(self.design, self.log)
 
     @property
@@ -154,7 +150,7 @@ class Prepared:
     @cached_property
     def other_events(self) -> dict[str, Prepared]:
         """The same runs and scores before each event of `x_also_events`, by its name."""
-        others = self.design.other_events() if self.known_events is None else ()
+        others = self.design.other_events()
         return {name: replace(self, design=other) for name, other in others}
 
     @cached_property
@@ -197,7 +193,7 @@ class Prepared:
     @property
     def _hint(self) -> str:
         """What to change where no run has an event, but a metric that falls would have some."""
-        falls = 0 if self.known_events else events_the_other_way(self.judged, self.design)
+        falls = events_the_other_way(self.judged, self.design)
         if not falls:
             return ""
         runs = f"{falls} of {len(self.judged.runs)} runs"
@@ -231,16 +227,17 @@ class Prepared:
         *,
         window: int | None = None,
         explore: Prepared | None = None,
-        source: Source = None,
     ) -> Judgement:
         """A score as the layers judge it: by the lock's thresholds, where there is a lock.
 
-        `window` is as in `scores`; thresholds are found on the runs of `explore`, else by `source`.
+        `window` is as in `scores`; without a lock thresholds are found on the runs of `explore`, or
+        on these.
         """
-        if explore is not None:
-            source = explore.scores(entry, window=window)
+        source: Source = None
         if self.lock is not None:
             source = self._locked(self.lock, entry.name, window)
+        elif explore is not None:
+            source = explore.scores(entry, window=window)
         scores = self.scores(entry, window=window)
         return Judgement(scores, source, self.design, basis=self._basis(entry))
 
@@ -282,7 +279,6 @@ def prepare(
     design: Design | Lock,
     *,
     entries: Sequence[Entry] | None = None,
-    event_steps: Sequence[float] | NDArray[np.float64] | None = None,
     leave_out: Collection[str] = (),
 ) -> Prepared:
     """Turn run logs and a design, or a lock, into what is judged.
@@ -294,7 +290,6 @@ def prepare(
         runs: to explore, to lock on, or to judge; what is prepared already is given back.
         design: what is asked of them.
         entries: the scores, where they are resolved already.
-        event_steps: the step t* of each run, NaN without an event, where they are known.
         leave_out: scores of a lock that are not to be measured.
 
     Raises:
@@ -311,21 +306,16 @@ def prepare(
         entries = [locked_entry(lock, name, log) for name in names]
     elif entries is None:
         entries = entries_of(design, log)
-    asked = () if event_steps is not None else (design, *(one for _, one in design.other_events()))
+    asked = (design, *(one for _, one in design.other_events()))
     metrics = [one.metric for one in asked if EVENTS[one.event_type].reads_metric]
     needed = [*metrics, *(name for entry in entries for name in entry.indicator.needs)]
     known = [name for name in dict.fromkeys(needed) if name in log.observables]
     kept = at_shared_steps(log, known) if known else log
-    design, events = _with_leads(design, kept.panel("step")), None
-    if event_steps is not None:
-        steps = np.asarray(event_steps, dtype=np.float64)
-        events = Events(kept.runs, steps, kept.panel("step").first_step)
-    return Prepared(
-        design, tuple(entries), kept, kept.notes[len(log.notes) :], lock, known_events=events
-    )
+    design = with_leads(design, kept.panel("step"))
+    return Prepared(design, tuple(entries), kept, kept.notes[len(log.notes) :], lock)
 
 
-def _with_leads(design: Design, clock: Panel) -> Design:
+def with_leads(design: Design, clock: Panel) -> Design:
     """The design with the leads that it leaves open, in steps: what is frozen says them."""
     spacing, counted = clock.spacings()
     least = design.lead_least

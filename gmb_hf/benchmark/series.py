@@ -11,25 +11,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError, choose, positive_int, right_call
 from gmb_hf.benchmark.first_alarm import clock_of, measure
 from gmb_hf.benchmark.judgement import Judgement, Locked, Source
 from gmb_hf.benchmark.operationality import layer_b
-from gmb_hf.benchmark.prepare import Entry, prepare
+from gmb_hf.benchmark.prepare import with_leads
 from gmb_hf.benchmark.ranking import layer_a
 from gmb_hf.benchmark.robustness import layer_d
+from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.units import runs_robustness
 from gmb_hf.benchmark.utility import layer_c
 from gmb_hf.benchmark.verdict import judge, rivals_of
 from gmb_hf.core.nulls import labels_of
 from gmb_hf.core.ranking import ranking
 from gmb_hf.design.design import Design
-from gmb_hf.indicators.ensemble import external
 from gmb_hf.runs.panel import Panel
-from gmb_hf.runs.runlog import RunLog
 
 CALIBRATIONS = ("in_sample", "cross_run", "locked")
 PROTOCOLS = ("strict", "v0.4")
@@ -271,10 +269,9 @@ def judgement_of(
 
     with right_call(metric, CALL, reworded=in_arguments):
         asked = read_settings(settings)
-        design, score = asked.design, Entry(external(_SCORE))
-        log, event_steps = _log(predictions, references, settings.get("steps"))
-        prepared = prepare(log, design, entries=[score], event_steps=event_steps)
-        judgement = prepared.judgement(score, source=asked.source)
+        scores = _scores(predictions, references, settings.get("steps"))
+        design = with_leads(asked.design, scores)
+        judgement = Judgement(scores, asked.source, design)
         if not judgement.negatives.n_windows:
             raise InputError(
                 "references leave no negative window, so that no threshold can be set: none of the "
@@ -286,8 +283,8 @@ def judgement_of(
     return judgement
 
 
-def _log(predictions: Any, references: Any, steps: Any) -> tuple[RunLog, NDArray[np.float64]]:
-    """The series as a run log with one column, steps 0, 1, 2, ... where none are given, and t*."""
+def _scores(predictions: Any, references: Any, steps: Any) -> Scores:
+    """The series as scores with t*, at the steps 0, 1, 2, ... where none are given."""
     rows = _many(_SCORE, predictions, "a list of series, one a run")
     events = _many("references", references, "a list with the step t* of each run")
     if len(rows) != len(events):
@@ -311,10 +308,7 @@ def _log(predictions: Any, references: Any, steps: Any) -> tuple[RunLog, NDArray
         if not np.isfinite(at).all():
             raise InputError(f"steps[{i}] holds a step that is NaN, None or infinite")
     panel = Panel.from_series(_SCORE, list(zip(runs, own, values, strict=True)))
-    run = pa.array(runs).take(pa.array(np.repeat(np.arange(len(runs)), panel.lengths)))
-    there = panel.present
-    table = {"run": run, "step": panel.steps[there], _SCORE: panel.values[there]}
-    return RunLog(pa.table(table), origin=_SCORE), _event_steps(events)
+    return Scores.from_panel(panel, _event_steps(events))
 
 
 def _many(name: str, value: Any, wanted: str) -> list[Any]:
@@ -443,7 +437,7 @@ def utility(judgement: Judgement, per_run: bool) -> Flat:
 
 @_of_series
 def robustness(judgement: Judgement, per_run: bool) -> Flat:
-    """Layer D: `pass_rate`, `label_flip_rate`, `family_size`; `first_alarm_label_flip_rate`.
+    """Layer D: `pass_rate`, `label_flip_rate`, `family_size`; `runs_label_flip_rate`.
 
     The last is by runs, which `strict` alone counts. `return_per_run` adds, for each member of the
     family, `members`, `member_passes` and `member_layer_b_pass`: what varies here are settings and
@@ -452,12 +446,12 @@ def robustness(judgement: Judgement, per_run: bool) -> Flat:
     measured = layer_d(judgement)
     names = ("pass_rate", "label_flip_rate", "family_size")
     flat: Flat = {name: getattr(measured, name) for name in names}
-    flat["first_alarm_label_flip_rate"] = None
+    flat["runs_label_flip_rate"] = None
     if judgement.strict:
         beside = rivals_of({judgement.evaluation.name: judgement})
         rivals = beside.get(judgement.design.primary_run_budget, {})
         by_runs = runs_robustness(judgement, {}, rivals)
-        flat["first_alarm_label_flip_rate"] = by_runs.label_flip_rate
+        flat["runs_label_flip_rate"] = by_runs.label_flip_rate
     if per_run:
         members = measured.x_members
         flat["members"] = [member.name for member in members]

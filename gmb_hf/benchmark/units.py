@@ -32,7 +32,7 @@ from gmb_hf.benchmark.gates import (
     missed,
     straddles,
 )
-from gmb_hf.benchmark.judgement import Judgement, runs_to_cross_fit
+from gmb_hf.benchmark.judgement import Calibration, Judgement, runs_to_cross_fit
 from gmb_hf.benchmark.operationality import AchievedRecord, LayerBRecord, bootstrap_rate
 from gmb_hf.benchmark.robustness import LayerDRecord, MemberRecord, leave_groups_out
 from gmb_hf.benchmark.utility import OperatingPointRecord
@@ -136,25 +136,16 @@ class WindowsCase:
     def _question(self, row: AchievedRecord) -> tuple[str, str, int | None]:
         """What one target leaves open: reason, clause, and runs that would settle it."""
         judgement, interval = self.judgement, row.x_interval
-        design, n_runs = judgement.design, judgement.n_runs
-        with_negatives = int((judgement.tops.counts > 0).sum())
-        if not with_negatives or row.achieved is None:
-            text = (
-                "no judged run has a negative window: none goes on past burn-in "
-                f"{design.burn_in} to {design.safe_gap} steps before its event"
-            )
-            return NONE_NEGATIVE, text, None
+        design = judgement.design
+        if row.achieved is None:
+            return _none_negative(design)
         if row.x_answer == "ABSTAIN" or interval is None:
             found, needed = judgement.calibrated.n_runs, runs_needed(row.target)
             text = (
                 f"a threshold for {row.target:g} takes {needed} calibration runs with negative "
                 f"windows, there are {found}"
             )
-            runs: int | None = None
-            if judgement.calibrated.method == "cross_run":
-                # These calibrate each other; further held-out runs help no other calibration.
-                runs = math.ceil(runs_to_cross_fit(needed) * n_runs / with_negatives)
-            return FEW, text, runs
+            return FEW, text, _runs_to_calibrate(judgement.calibrated, needed, judgement)
         line = pass_line(row.target, design.fpr_eps)
         text = (
             f"the false positive rate {row.achieved:.3f} [{interval.low:.3f}, {interval.high:.3f}] "
@@ -202,8 +193,8 @@ class WindowsCase:
         if state == "met":
             return met("windows", "detection")
         if self.judgement.strict and not self.judgement.calibrated.finite(point.fpr):
-            _, text, runs = self._question(self.layer_b.at(point.fpr))
-            return straddles("windows", "detection", text, runs=runs, reason=FEW)
+            reason, text, runs = self._question(self.layer_b.at(point.fpr))
+            return straddles("windows", "detection", text, runs=runs, reason=reason)
         return missed("windows", "detection", "coverage_low", text)
 
     @property
@@ -300,17 +291,17 @@ class RunsCase:
 
     def _question(self, budget: float) -> tuple[str, str, int | None]:
         found, design = self.judgement.run_calibrated, self.judgement.design
+        alarms, line = self.judgement.first_alarms(budget), shown_line(budget)
+        share, interval = alarms.false_alarm_rate, self._false_interval(budget)
+        if interval is None or share is None:
+            return _none_negative(design)
         if not found.finite(budget):
             needed = runs_to_promise(budget, design.calibration)
             text = (
                 f"a threshold for {in_words(budget)} takes {needed} calibration runs with negative "
                 f"windows, there are {found.n_runs}"
             )
-            return FEW, text, None
-        alarms, line = self.judgement.first_alarms(budget), shown_line(budget)
-        share, interval = alarms.false_alarm_rate, self._false_interval(budget)
-        if interval is None or share is None:
-            return NONE_NEGATIVE, "no judged run has a negative window", None
+            return FEW, text, _runs_to_calibrate(found, needed, self.judgement)
         text = (
             f"false alarms in {share:.3f} of runs [{interval.low:.3f}, {interval.high:.3f}] "
             f"straddle the line {line:g} of the budget {budget:g}"
@@ -323,8 +314,8 @@ class RunsCase:
         least, share = design.detection_min, alarms.detection_rate
         interval = exact_binomial(alarms.n_detected, alarms.n_events) if alarms.n_events else None
         if not self.judgement.run_calibrated.finite(design.primary_run_budget):
-            _, text, _ = self._question(design.primary_run_budget)
-            return straddles("runs", "detection", text, reason=FEW)
+            reason, text, runs = self._question(design.primary_run_budget)
+            return straddles("runs", "detection", text, runs=runs, reason=reason)
         state = least_state(interval, least)
         if state == "straddles" and share is not None and interval is not None:
             text = (
@@ -350,7 +341,8 @@ class RunsCase:
         return (
             f"its first alarm detects {self._detected}{self._chance} with a median lead time of "
             f"{0 if lead is None else lead:g} steps, and {alarms.n_false} of {alarms.n_runs} runs "
-            f"have a false alarm, the budget being {in_words(budget)}{over}"
+            f"{'has' if alarms.n_false == 1 else 'have'} a false alarm, the budget being "
+            f"{in_words(budget)}{over}"
         )
 
     @property
@@ -445,6 +437,25 @@ def _unknown(detection: GateRecord) -> list[GateRecord]:
     return [detection.model_copy(update={"gate": name}) for name in names]
 
 
+def _none_negative(design: Design) -> tuple[str, str, None]:
+    text = (
+        f"no judged run has a negative window: none goes on past burn-in {design.burn_in} to "
+        f"{design.safe_gap} steps before its event"
+    )
+    return NONE_NEGATIVE, text, None
+
+
+def _runs_to_calibrate(found: Calibration, needed: int, judgement: Judgement) -> int | None:
+    """Judged runs of which `needed` with negatives lie outside every fold.
+
+    None where they do not calibrate each other: further held-out runs help no other calibration.
+    """
+    if found.method != "cross_run":
+        return None
+    with_negatives = int((judgement.tops.counts > 0).sum())
+    return math.ceil(runs_to_cross_fit(needed) * judgement.n_runs / with_negatives)
+
+
 def _lead(unit: Unit, lead: float | None, design: Design) -> GateRecord:
     if lead is not None and lead >= design.lead_least:
         return met(unit, "lead")
@@ -472,7 +483,7 @@ def _asked(
     needed += others[: max(0, least - len(needed))]
     numbers = [runs for *_, runs in needed]
     runs = None if None in numbers else max((n for n in numbers if n is not None), default=None)
-    text = "; ".join(text for _, text, _ in asked.values())
+    text = "; ".join(dict.fromkeys(text for _, text, _ in asked.values()))
     reason = needed[0][0] if needed else "straddle"
     return straddles(unit, "budget", text, runs=runs, reason=reason)
 

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated
 
 from rich.padding import Padding
 from rich.text import Text
 
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import App, argument, score_names
+from gmb_hf.cli.options import App
 
 _LABELS = {"label-free": "", "label-using": "test", "task-aware": "task"}
 
 
-def indicators(
-    name: Annotated[
-        str | None, argument("Show one indicator in full.", autocompletion=score_names)
-    ] = None,
-    runs: list[str] | None = None,
-) -> None:
+def indicators(name: str | None = None, runs: list[str] | None = None) -> None:
     """List the indicators, a line each; with a name, everything about one.
 
     Options:
         runs: List only those that these logs can feed.
+
+    Arguments:
+        name (indicator): Show one indicator in full.
     """
     from gmb_hf.indicators.catalogue import available, get, names
 
@@ -101,10 +98,7 @@ def install() -> None:
 
 @app.command()
 def push(
-    org: str,
-    name: list[str] | None = None,
-    requirement: str | None = None,
-    private: bool = False,
+    org: str, name: list[str] | None = None, requirement: str | None = None, private: bool = False
 ) -> None:
     """Publish each module as a Space, from which `evaluate.load("ORG/NAME")` loads it.
 

@@ -139,9 +139,7 @@ def aggregate(
     boards: list[Path],
     against: Path | None = None,
     method: str = "t",
-    allow_fingerprint_mismatch: Annotated[
-        bool, options.different_data("Take different data all the same.")
-    ] = False,
+    allow_fingerprint_mismatch: bool = False,
     draws: int = 2000,
     seed: int = 0,
     out: Answer = None,
@@ -154,6 +152,7 @@ def aggregate(
     Options:
         against: What this command left of another configuration.
         method: t (Student's interval) or normal (the spec's 1.96).
+        allow_fingerprint_mismatch: Take different data all the same.
         draws: Bootstrap resamples of seeds and items.
         seed: Of the resamples.
     """
@@ -444,12 +443,7 @@ def fit(
 
 
 @tiers_app.command()
-def assign(
-    tiers: Path,
-    scores: Scores,
-    bundles: Path,
-    out: Path,
-) -> None:
+def assign(tiers: Path, scores: Scores, bundles: Path, out: Path) -> None:
     """Write the bundles with their tiers: the set that every later model is scored on.
 
     Options:
@@ -469,11 +463,7 @@ def assign(
 
 @app.command()
 def scoreboard(
-    scores: Scores,
-    eval_version: str,
-    out: Path,
-    seed: int = 42,
-    checkpoint: str | None = None,
+    scores: Scores, eval_version: str, out: Path, seed: int = 42, checkpoint: str | None = None
 ) -> None:
     """Sum up the items overall and by tier, under the fingerprint of their data.
 
@@ -496,12 +486,7 @@ def compare(
     following: Path,
     organic_before: Path | None = None,
     organic_after: Path | None = None,
-    allow_fingerprint_mismatch: Annotated[
-        bool,
-        options.different_data(
-            "Show numbers of different data all the same; they are not comparable."
-        ),
-    ] = False,
+    allow_fingerprint_mismatch: bool = False,
     gate: bool = False,
     permutations: int = 9999,
     seed: int = 0,
@@ -514,6 +499,8 @@ def compare(
         following: The newer scoreboard.
 
     Options:
+        allow_fingerprint_mismatch: Show numbers of different data all the same; they are not
+            comparable.
         organic_before: Scoreboard of the organic holdout, before.
         organic_after: The same, after.
         gate: Exit with 1 from a CRITICAL guardrail on.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gmb_hf.base.errors import CheckFailed, InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import output, screen
 from gmb_hf.cli.options import App, Private, Repo, option, product, several
@@ -229,11 +229,7 @@ def _texts(given: Sequence[str]) -> Sequence[Text]:
 
 
 @app.command(cls=several("--text"))
-def tokenizer(
-    text: list[str],
-    out: Path,
-    vocabulary: int = 1024,
-) -> None:
+def tokenizer(text: list[str], out: Path, vocabulary: int = 1024) -> None:
     """Train a tokenizer of GPT-2's kind (byte-level BPE) on text; nothing is downloaded for it.
 
     Options:
@@ -251,11 +247,7 @@ def tokenizer(
 
 
 @app.command()
-def verify(
-    dataset: str,
-    config: str | None = None,
-    previous: str | None = None,
-) -> None:
+def verify(dataset: str, config: str | None = None, previous: str | None = None) -> None:
     """Hash a dataset anew and compare it with its card; exit 1 where they differ.
 
     Arguments:
@@ -278,11 +270,7 @@ def verify(
         screen.notes(one.facts)
     unknown = "the card has no fingerprint of it; it was not verified"
     screen.notes(f"{name}: {unknown}" for name in found.without)
-    for fault in found.faults:
-        screen.say_whole("fault", fault)
-    if found.faults:
-        count = len(found.faults)
-        raise CheckFailed(f"{dataset}: {count} fault{'s' * (count > 1)}, named above")
+    screen.refuse_faults(found.faults, where=f"{dataset}: ")
     if previous is not None:
         cards.refuse_shrunk(folder, dataset_folder(previous)[0])
         screen.say(f"Everything in {previous} is in {dataset}.")
@@ -292,11 +280,7 @@ def verify(
 
 
 @app.command()
-def push(
-    folder: Path,
-    repo: Repo,
-    private: Private = False,
-) -> None:
+def push(folder: Path, repo: Repo, private: Private = False) -> None:
     """Publish a dataset in one commit, if it is what its card says and nothing frozen changes.
 
     Arguments:

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
-from rich.text import Text
 
 from gmb_hf.base.errors import CheckFailed, InputError
 from gmb_hf.base.escape import number
-from gmb_hf.base.tables import Column, Row, Table
+from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import (
-    Answer,
-    App,
-    DesignCommand,
-    MoreRuns,
-    Private,
-    Runs,
-    option,
-    rare,
-)
+from gmb_hf.cli.options import Answer, App, DesignCommand, Private, Runs, option
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.planning import Pilot
     from gmb_hf.benchmark.prepare import Prepared
-    from gmb_hf.design.power import Plan
+    from gmb_hf.design.power import Plan, RunsPlan
+    from gmb_hf.design.power import Row as PlanRow
 
 app = App()
 
@@ -43,10 +36,7 @@ Score = Annotated[
 
 
 @app.command()
-def init(
-    out: Path,
-    force: bool = False,
-) -> None:
+def init(out: Path, force: bool = False) -> None:
     """Write a commented preregistration to fill in.
 
     Options:
@@ -66,7 +56,6 @@ def init(
 def explore(
     context: typer.Context,
     runs: Runs,
-    more_runs: MoreRuns = None,
     prereg: Prereg = None,
     preset: Preset = None,
     out: Answer = None,
@@ -75,12 +64,11 @@ def explore(
     from gmb_hf.benchmark.locking import explore as search
     from gmb_hf.benchmark.locking import write_explored
 
-    given = options.sources(runs, more_runs)
-    prepared, _ = _prepare(context, given, prereg, preset)
+    prepared, _ = _prepare(context, runs, prereg, preset)
     with show.counting("exploring", len(prepared.design.candidates) + 2) as done:
         rows = search(prepared.design, prepared, on_done=done)
     show.explored(rows, out, prepared.design.primary_run_budget)
-    lock = ("lock", "--runs", *given)
+    lock = ("lock", "--runs", *runs)
     following = show.command(*lock, prereg=prereg, preset=preset, out="lock.yaml")
     show.written([] if out is None else [write_explored(rows, out)], following=following)
 
@@ -88,24 +76,15 @@ def explore(
 def lock(
     context: typer.Context,
     runs: list[str] | None = None,
-    more_runs: MoreRuns = None,
     prereg: Prereg = None,
     preset: Preset = None,
     score: Score = None,
     sign: int = 1,
-    sees_test_labels: Annotated[
-        bool | None,
-        rare(
-            "Whether held-out labels went into the columns of --score.",
-            "--sees-test-labels/--no-test-labels",
-        ),
-    ] = None,
+    sees_test_labels: bool | None = None,
     out: Path | None = None,
     strict_lint: bool = False,
     explain: bool = False,
-    made: Annotated[
-        Path | None, option("With --explain or --publish: a lock that is there.", "--lock")
-    ] = None,
+    made: Path | None = None,
     force: bool = False,
     publish: str | None = None,
     private: Private = False,
@@ -117,8 +96,11 @@ def lock(
         sign: Of --score: +1, high means risk; -1, low does.
         out: Where to write the lock.
         explain: Print each frozen choice in a sentence.
+        made, --lock: With --explain or --publish: a lock that is there.
 
     More options:
+        sees_test_labels, --sees-test-labels/--no-test-labels: Whether held-out labels went into the
+            columns of --score.
         strict_lint: Refuse a design with warnings as well.
         force: Replace a lock that is there.
         publish: Commit it to this dataset of the Hub, which shows that it came first.
@@ -137,7 +119,7 @@ def lock(
             done = publish_lock(path, publish, private=private)
             show.say_whole("published", f"{done.url} ({done.commit})")
 
-    given = options.sources(runs, more_runs)
+    given = runs or []
     if made is not None:
         if given or not (explain or publish):
             raise InputError(
@@ -213,6 +195,24 @@ def _prepare(
 # How many runs to train.
 
 _ALONE = (Column("held-out runs for one requirement alone"), Column("runs", "{:,}".format))
+_TO_TRAIN = (
+    Column("calibrating", "{:,}".format, take="calibration"),
+    Column("explore", "{:,}".format, take="explore"),
+)
+_TO_JUDGE = (
+    Column("held-out", "{:,}".format, take="held_out"),
+    Column("in all", "{:,}".format, take="total"),
+)
+
+
+def _rate(row: PlanRow, at: float) -> float | None:
+    return row.budgets[at] or None  # 0 where no threshold is finite
+
+
+def _with_choice(found: Plan | RunsPlan, columns: Sequence[Column]) -> Table:
+    """The rows of a plan; the one that it chooses is bold."""
+    chosen = [place for place, row in enumerate(found.rows) if row is found.chosen]
+    return replace(Table.of(found.rows, columns), chosen=chosen[0] if chosen else None)
 
 
 def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
@@ -233,25 +233,14 @@ def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
     )
     show.console().print()
     columns = (
-        Column("calibrating", "{:,}".format, take="calibration"),
-        Column("explore", "{:,}".format, take="explore"),
+        *_TO_TRAIN,
         Column("expected", number, take="expected"),
         Column("90% sure", number, take="upper"),
         Column("detection rate", partial(number, digits=2), take="detection"),
-        Column("held-out", "{:,}".format, take="held_out"),
-        Column("in all", "{:,}".format, take="total"),
+        *_TO_JUDGE,
         Column("transfer", "{:,}".format, take="transfer"),
     )
-    chosen = [row is by_runs.chosen for row in by_runs.rows]
-    cells_of = cast(list[Row], Table.of(by_runs.rows, columns).rows)
-    rows = [
-        [
-            Text(one.text(cell), style="bold" * bold)
-            for one, cell in zip(columns, cells, strict=True)
-        ]
-        for bold, cells in zip(chosen, cells_of, strict=True)
-    ]
-    show.table(Table([Column(one.name, align="r") for one in columns], rows))
+    show.table(_with_choice(by_runs, columns))
     show.table(Table(_ALONE, list(by_runs.alone.items())))
     show.say(
         "calibrating: explore runs with negative windows. explore: to train, so that there are so "
@@ -286,25 +275,12 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
     )
     show.console().print()
     columns = (
-        Column("calibrating", align="r"),
-        Column("explore", align="r"),
-        *(Column(f"rate at {target:g}", align="r") for target in goal.targets),
-        Column("coverage", align="r"),
-        Column("held-out", align="r"),
-        Column("in all", align="r"),
+        *_TO_TRAIN,
+        *(Column(f"rate at {at:g}", number, take=partial(_rate, at=at)) for at in goal.targets),
+        Column("coverage", partial(number, digits=2), take="coverage"),
+        *_TO_JUDGE,
     )
-    rows = []
-    for row in found.rows:
-        cells = [
-            f"{row.calibration:,}",
-            f"{row.explore:,}",
-            *(number(rate) if rate else "–" for rate in row.budgets.values()),
-            number(row.coverage, 2),
-            "–" if row.held_out is None else f"{row.held_out:,}",
-            "–" if row.total is None else f"{row.total:,}",
-        ]
-        rows.append([Text(cell, style="bold" if row is found.chosen else "") for cell in cells])
-    show.table(Table(columns, rows))
+    show.table(_with_choice(found, columns))
     show.table(Table(_ALONE, list(found.alone.items())))
     show.say(
         "calibrating: explore runs with negative windows. explore: to train, so that there are so "
@@ -354,36 +330,15 @@ class PlanCommand(DesignCommand):
 
 def plan(
     context: typer.Context,
-    detection: Annotated[
-        float | None,
-        option(
-            "Share of events that its first alarm detects.", metavar="share", show_default="0.5"
-        ),
-    ] = None,
-    coverage: Annotated[
-        float | None,
-        option(
-            "By windows: share of events that the score covers.",
-            metavar="share",
-            show_default="0.5",
-        ),
-    ] = None,
+    detection: float | None = None,
+    coverage: float | None = None,
     power: float = 0.8,
-    candidates: Annotated[
-        int | None, option("Scores in the lock.", show_default="1, or those of --prereg")
-    ] = None,
-    assume_events: Annotated[
-        float | None,
-        rare("Share of runs that have an event.", metavar="share", show_default="0.9"),
-    ] = None,
-    assume_negatives: Annotated[
-        float | None,
-        rare("Share of runs that have negative windows.", metavar="share", show_default="0.75"),
-    ] = None,
+    candidates: int | None = None,
+    assume_events: float | None = None,
+    assume_negatives: float | None = None,
     assume_chance: float | None = None,
     prereg: Path | None = None,
     pilot: list[str] | None = None,
-    more_runs: MoreRuns = None,
     score: str | None = None,
     sign: int = 1,
     step_column: str = "step",
@@ -393,13 +348,18 @@ def plan(
     """Say how many explore and held-out runs to train for a verdict, and what each number buys.
 
     Options:
+        detection (share = 0.5): Share of events that its first alarm detects.
+        coverage (share = 0.5): By windows: share of events that the score covers.
         power (share): Probability of a conclusive verdict, if the score is so good.
+        candidates (number = 1, or those of --prereg): Scores in the lock.
         prereg: Take the design from this preregistration.
         pilot: Measure instead of assume: logs of pilot runs.
         score: Pilot: a column, or an indicator.
         sign: Pilot: +1, or -1 where low scores mean risk.
 
     More options:
+        assume_events (share = 0.9): Share of runs that have an event.
+        assume_negatives (share = 0.75): Share of runs that have negative windows.
         assume_chance (share): Share of events by chance at equal cost; left out unless given.
         step_column: Pilot: column of steps.
         run_column: Pilot: column that tells runs apart.
@@ -413,7 +373,7 @@ def plan(
 
     if out is not None:
         check_ending(out)
-    given = options.sources(pilot, more_runs)
+    given = pilot or []
     fields = options.design_fields(context)
     if not given:
         # Options that describe a pilot would be passed over.
@@ -443,13 +403,10 @@ def plan(
     if given:
         log = read_runs(given, step_column=step_column, run_column=run_column)
         options.check_sign(sign)
-        try:
+        with options.said_in_options(every=True) if prereg is None else nullcontext():
             if score is not None:
                 design = design.replace(candidates=[own_score(score, log, sign=sign)])
             measured = measure(design, log)
-        except InputError as error:
-            message = options.in_options(str(error)) if prereg is None else str(error)
-            raise error.reworded(message) from error
     found = plan_runs(
         design,
         measured,

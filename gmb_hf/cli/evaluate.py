@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
@@ -15,18 +14,7 @@ from gmb_hf.base.escape import number, steps
 from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import (
-    App,
-    Figures,
-    MoreRuns,
-    RunColumn,
-    Runs,
-    StepColumn,
-    argument,
-    different_data,
-    option,
-    rare,
-)
+from gmb_hf.cli.options import App, Figures, RunColumn, Runs, StepColumn, rare
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.compat import CompatSettings
@@ -37,7 +25,7 @@ app = App()
 
 # Which options go with what: a lock fixes the design, and the reference has settings of its own.
 
-_ALWAYS = {"runs", "more_runs", "out", "step_column", "run_column", "require_supported"}
+_ALWAYS = {"runs", "out", "step_column", "run_column", "require_supported"}
 _ALWAYS |= {"figures", "force"}
 _OF_BOTH = {"score", "fpr_targets", "sign", "sees_test_labels", "protocol"}
 _OF_A_JUMP = {"jump_checkpoints", "hold_checkpoints", "fall_back", "smoothing"}
@@ -71,24 +59,11 @@ _compat = partial(rare, heading="Protocol compat")
 def evaluate(
     context: typer.Context,
     runs: Runs,
-    more_runs: MoreRuns = None,
     lock: Path | None = None,
     out: Path = Path("results"),
-    score: Annotated[
-        list[str] | None,
-        option(
-            "A column, or an indicator, to judge; may be given several times.",
-            autocompletion=options.score_names,
-        ),
-    ] = None,
+    score: list[str] | None = None,
     sign: int = 1,
-    sees_test_labels: Annotated[
-        bool | None,
-        rare(
-            "Whether held-out labels went into these columns.",
-            "--sees-test-labels/--no-test-labels",
-        ),
-    ] = None,
+    sees_test_labels: bool | None = None,
     explore_runs: list[str] | None = None,
     protocol: str = "strict",
     step_column: StepColumn = "step",
@@ -109,9 +84,12 @@ def evaluate(
     Options:
         lock: Judge held-out runs by this lock.
         out (folder): Folder for the results.
+        score (column): A column, or an indicator, to judge; may be given several times.
         sign: +1: high scores mean risk; -1: low ones do.
 
     More options:
+        sees_test_labels, --sees-test-labels/--no-test-labels: Whether held-out labels went into
+            these columns.
         explore_runs: Find the thresholds on these runs.
         protocol: strict, v0.4, or compat (the reference's own numbers).
         require_supported: Exit 1 unless a score may raise an alarm.
@@ -142,13 +120,13 @@ def evaluate(
         _reproduce(context)
         return
     read = partial(read_runs, step_column=step_column, run_column=run_column)
-    on_line, given = options.typed(context), options.sources(runs, more_runs)
+    on_line = options.typed(context)
     if lock is not None:
         allowed = {*_ALWAYS, "lock", "transfer"}
         wrong = [flag for name, flag in on_line.items() if name not in allowed]
         if wrong:
             raise InputError(f"--lock fixes the design; leave out {', '.join(wrong)}")
-        log, locked = read(given), Lock.read(lock)
+        log, locked = read(runs), Lock.read(lock)
         if not force:  # before the held-out runs are looked at
             refuse_others(out, lock_hash=locked.hash)
         part, aside = part_of(log, locked.design, "held-out")
@@ -162,7 +140,7 @@ def evaluate(
     else:
         if transfer:
             raise InputError("--transfer judges runs of another system by a lock: give --lock FILE")
-        panel = named(given)  # which comes with a design and a split
+        panel = named(runs)  # which comes with a design and a split
         flags = {"score": "--score", "horizon": "--horizon", "safe_gap": "--safe-gap"}
         flags = flags if panel is None else {"score": "--score"}
         lacking = ", ".join(flag for name, flag in flags.items() if name not in on_line)
@@ -180,10 +158,10 @@ def evaluate(
             design.setdefault("min_targets_ok", min(2, len(design["fpr_targets"])))
         options.check_sign(sign)
         if panel is None:
-            log, earlier = read(given), read(explore_runs) if explore_runs else None
+            log, earlier = read(runs), read(explore_runs) if explore_runs else None
         else:
             if explore_runs:
-                raise InputError(f"--explore-runs: {given[0]} has its own; leave the option out")
+                raise InputError(f"--explore-runs: {runs[0]} has its own; leave the option out")
             earlier = panel.read(EXPLORE)
             log, earlier = (
                 (panel.read(HELD_OUT), earlier) if HELD_OUT in panel.parts else (earlier, None)
@@ -191,13 +169,11 @@ def evaluate(
         known: Any = {"sign": sign, "sees_test_labels": sees_test_labels}
         options.refuse_candidates(design, score)
         design["candidates"] = [own_score(name, log, **known) for name in score or ()]
-        try:
+        with options.said_in_options(every=True):
             fixed = Design.of(design) if panel is None else panel.design().replace(**design)
             count = len({*controls_of(log), *(candidate.name for candidate in fixed.candidates)})
             with naming_panels(log), show.counting("judging", count) as done:
                 evaluation = evaluate_runs(fixed, log, explore=earlier, on_done=done)
-        except InputError as error:
-            raise error.reworded(options.in_options(str(error))) from error
         if not force:
             _refuse_others(out, evaluation.results)
         following = show.command("prereg", "init", out="prereg.yaml")
@@ -205,7 +181,7 @@ def evaluate(
             scores = [word for one in score or () for word in ("--score", one)]
             signed = None if sign == 1 else sign
             following = show.command(
-                "lock", "--runs", given[0], *scores, sign=signed, out="lock.yaml"
+                "lock", "--runs", runs[0], *scores, sign=signed, out="lock.yaml"
             )
     paths = publish(evaluation, out, next_command=following, figures=figures)
     if lock is not None:
@@ -259,8 +235,7 @@ def _reproduce(context: typer.Context) -> None:
         positive_int("--last-rows", last_rows)
     settings = _compat_settings(context)
     reading: Any = {name: given[name] for name in ("step_column", "run_column", "last_rows")}
-    sources = options.sources(given["runs"], given["more_runs"])
-    log = read_runs(sources, on_duplicate="sort", **reading)
+    log = read_runs(given["runs"], on_duplicate="sort", **reading)
     notes = () if last_rows is None else (f"Only the last {last_rows} rows of each log were read.",)
     known: Any = {name: given[name] for name in ("sign", "sees_test_labels")}
     scores = [own_score(name, log, **known) for name in given["score"]]
@@ -313,23 +288,15 @@ def _compat_settings(context: typer.Context) -> CompatSettings:
     if given["thresholds"] is not None:
         example = "0.1776,0.0984443"
         chosen["thresholds"] = options.numbers("--thresholds", given["thresholds"], example=example)
-    try:
-        return CompatSettings.asked(**chosen)
-    except InputError as error:
-        spelled = {setting: on_line.get(name, f"--{name}") for name, setting in _SETTINGS.items()}
-        spelled |= {"fpr_targets": "--fpr", "thresholds": "--thresholds"}
-        names = "|".join(spelled)
-        message = re.sub(rf"\b({names})\b", lambda match: spelled[match.group()], str(error))
-        raise error.reworded(message) from error
+    spelled = {setting: on_line[name] for name, setting in _SETTINGS.items() if name in on_line}
+    spelled = {"fpr_targets": "--fpr", "thresholds": "--thresholds", **spelled}
+    return CompatSettings.asked(**chosen, spelled=spelled)
 
 
 # Results files: made again as a page, checked, and compared.
 
 
-def report(
-    results: Path,
-    out: Path | None = None,
-) -> None:
+def report(results: Path, out: Path | None = None) -> None:
     """Make report.html again from results alone: one file, which needs no logs and no network.
 
     Arguments:
@@ -378,13 +345,13 @@ def validate(file: Path) -> None:
 
 
 @app.command("show")
-def show_results(
-    results: Annotated[
-        Path, argument("A results file, or the folder that holds results.yaml.", metavar="RESULTS")
-    ],
-    score: Annotated[str | None, argument("Explain the label of this score alone.")] = None,
-) -> None:
-    """Show the verdicts of a results file; of one score every gate, in both units of counting."""
+def show_results(results: Path, score: str | None = None) -> None:
+    """Show the verdicts of a results file; of one score every gate, in both units of counting.
+
+    Arguments:
+        results (RESULTS): A results file, or the folder that holds results.yaml.
+        score: Explain the label of this score alone.
+    """
     from gmb_hf.benchmark.results import Results
     from gmb_hf.report.tables import gates_table
 
@@ -407,13 +374,7 @@ def show_results(
 
 @app.command()
 def compare(
-    a: Path,
-    b: Path,
-    out: Path | None = None,
-    allow_fingerprint_mismatch: Annotated[
-        bool,
-        different_data("Show files of different runs or designs as well; they are not comparable."),
-    ] = False,
+    a: Path, b: Path, out: Path | None = None, allow_fingerprint_mismatch: bool = False
 ) -> None:
     """Put two evaluations side by side, indicator by indicator; what changed is marked.
 
@@ -422,6 +383,8 @@ def compare(
         b (B): Another one.
 
     Options:
+        allow_fingerprint_mismatch: Show files of different runs or designs as well; they are not
+            comparable.
         out: Write the comparison, as .md, .csv or .json.
     """
     from gmb_hf.benchmark.results import Results

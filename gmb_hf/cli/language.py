@@ -405,10 +405,7 @@ def rate(
 
 @judging.command("consistency")
 def consistency(
-    answers: Answers,
-    out: Out,
-    first_words: int | None = None,
-    any_case: bool = False,
+    answers: Answers, out: Out, first_words: int | None = None, any_case: bool = False
 ) -> None:
     """Do samples agree with each other? The share that differ from the most frequent one.
 

@@ -86,7 +86,6 @@ Runs = Annotated[
         autocompletion=_run_sources,
     ),
 ]
-MoreRuns = Annotated[list[str] | None, argument("What an unquoted glob leaves.", hidden=True)]
 StepColumn = Annotated[str, rare("Column of steps.")]
 RunColumn = Annotated[str, rare("Column that tells runs apart.")]
 RunPreset = Annotated[
@@ -97,8 +96,7 @@ RunPreset = Annotated[
     ),
 ]
 Changes = Annotated[
-    list[str] | None,
-    option("Change a field: training.lr=3e-3.", "--set", metavar="field=value"),
+    list[str] | None, option("Change a field: training.lr=3e-3.", "--set", metavar="field=value")
 ]
 Jobs = Annotated[
     int | None, option("Groups of seeds trained at a time; on a CPU one a core if not given.")
@@ -112,14 +110,12 @@ Answer = Annotated[Path | None, option("Write the answer; by default it is only 
 Private = Annotated[bool, rare("Make a new repository private.", "--private")]
 Figures = Annotated[bool, rare("Draw the figures.", "--figures/--no-figures")]
 
-
-def different_data(help: str) -> Any:
-    """The option that takes different data all the same."""
-    return option(help, "--allow-fingerprint-mismatch")
-
-
 DifferentData = Annotated[
-    bool, different_data("Compare runs on different data all the same; every table says so.")
+    bool,
+    option(
+        "Compare runs on different data all the same; every table says so.",
+        "--allow-fingerprint-mismatch",
+    ),
 ]
 
 
@@ -202,6 +198,13 @@ _KINDS = {"int": "number", "float": "number", "path": "file", "": "text"}
 
 class Command(TyperCommand):
     """A command of `gmb`: with `--json`, and help that cuts no name of an option."""
+
+    many: ClassVar[Sequence[str]] = ()
+    """Options that take several values after one, as an unquoted glob leaves them."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """`--text a b --out c` is read as `--text a --text b --out c`."""
+        return super().parse_args(ctx, spread(args, self.many))
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -297,15 +300,17 @@ class App(typer.Typer):
 
 
 _HEADING = re.compile(r"\n\n([A-Z][\w ]*):\n(?= )")
-_ENTRY = re.compile(r"(\w+)(?: \((.+?)\))?: (.*)")
+_ENTRY = re.compile(r"(\w+)(?:, (--[\w/-]+))?(?: \((.+?)\))?: (.*)")
+_COMPLETED = {"column": score_names, "indicator": score_names, "panel": panel_names}
 
 
 def declare(function: Callable[..., Any]) -> str:
     """Make of the docstring of a command what its parameters say in help; returns the rest of it.
 
     A docstring reads as the help does. A parameter stands under `Arguments:`, `Options:` or `More
-    options:` (which `--help-all` shows) as `name (kind): What it is.`; the kind of value may be
-    left out. Under another heading it is rare as well. A bool that is False is a flag.
+    options:` (which `--help-all` shows) as `name, --spelled (kind = default): What it is.`, where
+    all but the name may be left out. Under another heading it is rare as well. A bool that is False
+    is a flag.
     """
     about, *blocks = _HEADING.split(inspect.getdoc(function) or "")
     hints = typing.get_type_hints(function, include_extras=True)
@@ -315,32 +320,30 @@ def declare(function: Callable[..., Any]) -> str:
         for entry in entries:
             if (found := _ENTRY.fullmatch(entry)) is None:
                 raise ValueError(f"{function.__name__}: {entry!r} explains no parameter")
-            name, kind, text = found.groups()
+            name, spelled_so, kind, text = found.groups()
             if hasattr(hints[name], "__metadata__"):  # this was done before
                 continue
-            flag = [f"--{name.replace('_', '-')}"] if defaults[name].default is False else []
-            about_it: dict[str, Any] = {"help": text, "metavar": kind}
+            if spelled_so is None and defaults[name].default is False:
+                spelled_so = f"--{name.replace('_', '-')}"
+            words: list[str] = [spelled_so] if spelled_so else []
+            kind, _, default = (kind or "").partition(" = ")
+            about_it: dict[str, Any] = {"help": text, "metavar": kind or None}
+            about_it |= {"show_default": default or True, "autocompletion": _COMPLETED.get(kind)}
             if heading == "Arguments":
                 made = typer.Argument(**about_it)
             elif heading == "Options":
-                made = typer.Option(*flag, **about_it)
+                made = typer.Option(*words, **about_it)
             else:
                 panel = Rare("Options" if heading == "More options" else heading)
-                made = typer.Option(*flag, **about_it, rich_help_panel=panel)
+                made = typer.Option(*words, **about_it, rich_help_panel=panel)
             hints[name] = Annotated[hints[name], made]
     function.__annotations__ = hints
     return about
 
 
 def several(*names: str) -> type[Command]:
-    """A command without arguments, whose options of these names take several values after one."""
-
-    class Several(Command):
-        def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-            """`--text a b --out c` is read as `--text a --text b --out c`."""
-            return super().parse_args(ctx, spread(args, names))
-
-    return Several
+    """A command whose options of these names take several values after one."""
+    return type("Several", (Command,), {"many": names})
 
 
 def spread(words: Sequence[str], several: Sequence[str]) -> list[str]:
@@ -353,7 +356,8 @@ def spread(words: Sequence[str], several: Sequence[str]) -> list[str]:
     option, values = "", 0
     for word in words:
         if word.startswith("-"):
-            option, values = word, 0
+            option, equals, _ = word.partition("=")
+            values = int(bool(equals))
         else:
             if option in several and values:
                 found.append(option)
@@ -421,6 +425,7 @@ class DesignCommand(Command):
     `design_fields` has the values that were typed, by options or by `--set`.
     """
 
+    many = ("--runs", "--pilot")
     without: ClassVar[Sequence[str]] = ()
     """Sections of the design that this command does not take."""
     only: ClassVar[Sequence[str]] = ()
@@ -496,11 +501,6 @@ def spelled(name: str) -> str | None:
 
     option = Design.views(name).get("option", name.replace("_", "-"))
     return option and f"--{option}"
-
-
-def sources(runs: Sequence[str] | None, more_runs: Sequence[str] | None) -> list[str]:
-    """What `--runs` names, and what an unquoted glob leaves behind it."""
-    return [*(runs or []), *(more_runs or [])]
 
 
 def _field_names(incomplete: str) -> list[str]:
@@ -675,14 +675,14 @@ def check_event(context: typer.Context, event: str | None) -> None:
 
 
 @contextmanager
-def said_in_options() -> Iterator[None]:
-    """What is wrong with a design that was made inside is said in options."""
+def said_in_options(*, every: bool = False) -> Iterator[None]:
+    """What is wrong with a design that was made inside, or `every` message, is said in options."""
     from gmb_hf.design.design import Design
 
     try:
         yield
     except InputError as error:
-        if not str(error).startswith(f"{Design.kind}: "):
+        if not (every or str(error).startswith(f"{Design.kind}: ")):
             raise
         raise error.reworded(in_options(str(error))) from error
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from gmb_hf.base.errors import CheckFailed, InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import number
 from gmb_hf.base.tables import Column, Table
-from gmb_hf.cli import options, screen
+from gmb_hf.cli import screen
 from gmb_hf.cli.options import (
     App,
     Device,
     Figures,
     Jobs,
-    MoreRuns,
     Private,
     Repo,
     Runs,
     argument,
-    option,
     panel_names,
+    several,
 )
 
 app, leaderboard = App(), App()
+SubmitCommand = several("--runs")
 
 Name = Annotated[
     str,
@@ -34,12 +34,7 @@ Name = Annotated[
 @app.command("list")
 def list_() -> None:
     """Every panel, its question, and whether it lies here."""
-    from gmb_hf.hub.panels import (
-        FrozenPanel,
-        folder_of_panels,
-        here,
-        names,
-    )
+    from gmb_hf.hub.panels import FrozenPanel, folder_of_panels, here, names
     from gmb_hf.hub.recipes import RECIPES
 
     rows, known = [], []
@@ -139,9 +134,7 @@ def build(
 
 
 @app.command()
-def verify(
-    name: str | None = None,
-) -> None:
+def verify(name: str | None = None) -> None:
     """Compare every byte of a panel with the hashes of its card; exit 1 where one differs.
 
     Arguments:
@@ -156,19 +149,12 @@ def verify(
         said = "as its card says" if not found else "NOT as its card says"
         screen.say_whole("panel", f"{one}: {said}")
         faults += found
-    for fault in faults:
-        screen.say_whole("fault", fault)
-    if faults:
-        raise CheckFailed(f"{len(faults)} fault{'s' * (len(faults) > 1)} in panels, named above")
+    screen.refuse_faults(faults, " in panels")
     screen.say_whole("next", f"gmb lock --runs panel:{name or 'NAME'} --out lock.yaml")
 
 
 @app.command()
-def push(
-    repo: Repo,
-    name: list[str] | None = None,
-    private: Private = False,
-) -> None:
+def push(repo: Repo, name: list[str] | None = None, private: Private = False) -> None:
     """Publish panels as one dataset, a config each, in one commit.
 
     Options:
@@ -182,12 +168,7 @@ def push(
     screen.pushed(done, following=following)
 
 
-def trial(
-    out: Path,
-    panels: str = "all",
-    figures: Figures = True,
-    jobs: int | None = None,
-) -> None:
+def trial(out: Path, panels: str = "all", figures: Figures = True, jobs: int | None = None) -> None:
     """Lock every signal on each panel's explore runs, and judge it once on the held-out ones.
 
     Options:
@@ -227,16 +208,12 @@ def trial(
 
 
 def demo(
-    out: Path,
-    panel: Annotated[
-        str, option("The panel that is judged.", autocompletion=panel_names)
-    ] = "quick-29",
-    seeds: str = "700000:700006",
-    figures: Figures = True,
+    out: Path, panel: str = "quick-29", seeds: str = "700000:700006", figures: Figures = True
 ) -> None:
     """Judge a frozen panel, then train a few fresh runs and watch them with what passed.
 
     Options:
+        panel (panel): The panel that is judged.
         out (runs/demo): Folder for all of it; an earlier start resumes.
         seeds: Fresh ones, trained and watched.
     """
@@ -272,7 +249,6 @@ def submit(
     author: str,
     claim: str,
     code: list[str],
-    more_runs: MoreRuns = None,
     paper: str = "",
     panel: str | None = None,
     task_aware: bool = False,
@@ -298,7 +274,7 @@ def submit(
 
     made = make(
         name,
-        runs=options.sources(runs, more_runs),
+        runs=runs,
         lock=lock,
         results=results,
         author=author,
@@ -344,11 +320,7 @@ def check(folders: Folders) -> None:
 
 
 @leaderboard.command("build")
-def build_site(
-    submissions: Path,
-    out: Path,
-    trial: Path | None = None,
-) -> None:
+def build_site(submissions: Path, out: Path, trial: Path | None = None) -> None:
     """Make the static site of submissions that were checked, and of a trial; a Space as it is.
 
     Arguments:

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gmb_hf.base.errors import CheckFailed, InputError
+from gmb_hf.base.errors import InputError
 from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import Answer, App, MoreRuns, RunColumn, Runs, StepColumn, option, sources
+from gmb_hf.cli.options import Answer, App, RunColumn, Runs, StepColumn, option
 
 if TYPE_CHECKING:
     from gmb_hf.runs.runlog import RunLog
 
 app = App()
+LogsCommand = options.several("--runs")
 
 Columns = Annotated[
     str | None, option("Metric and scores, with commas: only rows in which all have a value.")
@@ -30,12 +31,12 @@ _LABELS = ("REGISTERED_TRANSITION", "ESTIMATOR_UNSTABLE", "NO_TRANSITION", "INCO
 _MOST_RUNS = 12  # of a label
 
 
-@app.command("merge", hidden=True)  # reading many logs into one table is merging them
-@app.command("read")
+# Reading many logs into one table is merging them.
+@app.command("merge", cls=LogsCommand, hidden=True)
+@app.command("read", cls=LogsCommand)
 def read(
     runs: Runs,
     out: Path,
-    more_runs: MoreRuns = None,
     columns: Columns = None,
     step_column: StepColumn = "step",
     run_column: RunColumn = "run",
@@ -52,7 +53,7 @@ def read(
     _check_parquet(out)
     asked = _names(columns)
     log = read_runs(
-        sources(runs, more_runs),
+        runs,
         step_column=step_column,
         run_column=run_column,
         columns=asked or None,
@@ -81,7 +82,6 @@ class VerifyCommand(options.DesignCommand):
 def verify(
     context: typer.Context,
     runs: Runs,
-    more_runs: MoreRuns = None,
     columns: Columns = None,
     step_column: StepColumn = "step",
     run_column: RunColumn = "run",
@@ -93,11 +93,10 @@ def verify(
     from gmb_hf.hub.sources import read_runs
     from gmb_hf.runs import verify as verifying
 
-    given = sources(runs, more_runs)
     event = options.design_fields(context)
     metric = [event["metric"]] if "metric" in event else []
     asked = list(dict.fromkeys([*metric, *_names(columns)]))
-    log = read_runs(given, step_column=step_column, run_column=run_column, columns=asked or None)
+    log = read_runs(runs, step_column=step_column, run_column=run_column, columns=asked or None)
     found = verifying.verify(log, asked)
     screen.answered(verification=found)
     first, last = found.steps
@@ -119,25 +118,20 @@ def verify(
     if event or usual:
         faulty = bool(found.faults) or not event
         _print_events(log, {"metric": _USUAL_METRIC, **event}, found.remarks, faulty=faulty)
-    for fault in found.faults:
-        screen.say_whole("fault", fault)
-    if found.faults:
-        count = len(found.faults)
-        raise CheckFailed(f"{count} fault{'s' * (count > 1)} in these logs, named above")
+    screen.refuse_faults(found.faults, " in these logs")
     screen.say("Nothing is wrong with these logs.")
     keys = options.design_words(context)
     keys += ["--step-column", step_column] if step_column != "step" else []
     keys += ["--run-column", run_column] if run_column != "run" else []
     spacing = None if "w_event" in event else found.spacing
-    screen.written([], following=_judging([*given, *keys], asked or usual, spacing=spacing))
+    screen.written([], following=_judging([*runs, *keys], asked or usual, spacing=spacing))
 
 
-@app.command("join")
+@app.command("join", cls=LogsCommand)
 def join(
     runs: Runs,
     scores: Path,
     out: Path,
-    more_runs: MoreRuns = None,
     score: list[str] | None = None,
     step_column: StepColumn = "step",
     run_column: RunColumn = "run",
@@ -154,8 +148,7 @@ def join(
     from gmb_hf.runs.joining import join_scores
 
     _check_parquet(out)
-    given = sources(runs, more_runs)
-    log = read_runs(given, step_column=step_column, run_column=run_column)
+    log = read_runs(runs, step_column=step_column, run_column=run_column)
     joined = join_scores(log, scores, score or ())
     path = joined.write(out)
     new = [name for name in joined.observables if name not in log.observables]
@@ -166,7 +159,7 @@ def join(
     )
     screen.notes(joined.notes)
     following = _judging([str(path)], ["METRIC", *new])
-    if named(given) is not None:  # a panel, whose design says the rest
+    if named(runs) is not None:  # a panel, whose design says the rest
         asked = [word for name in new for word in ("--score", name)]
         following = screen.command("lock", "--runs", path, *asked, out="lock.yaml")
     screen.written([path], following=following)
@@ -197,7 +190,6 @@ def push(
 
 def audit(
     runs: Runs,
-    more_runs: MoreRuns = None,
     out: Answer = None,
     quantile: float = 0.99,
     radius: int = 20,
@@ -215,9 +207,8 @@ def audit(
     from gmb_hf.benchmark.events import audit_runs
     from gmb_hf.hub.sources import read_runs
 
-    given = sources(runs, more_runs)
     found = audit_runs(
-        given,
+        runs,
         quantile=quantile,
         radius=radius,
         tolerance=tolerance,
@@ -247,7 +238,7 @@ def audit(
     settings = f"--event E_regime --quantile {quantile:g} --radius {radius}".split()
     judging = (*settings, "--score", "COLUMN", "--horizon", "H", "--safe-gap", "G")
     paths = [] if out is None else [found.write(out)]
-    screen.written(paths, following=screen.command("evaluate", "--runs", *given, *judging))
+    screen.written(paths, following=screen.command("evaluate", "--runs", *runs, *judging))
 
 
 def _print_events(

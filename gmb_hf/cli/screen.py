@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from gmb_hf.base.errors import CheckFailed
 from gmb_hf.base.escape import number, one_line, p_value, steps
 from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import output
@@ -291,6 +292,15 @@ def checklist(results: Results, folder: Path) -> None:
 def signed(name: str, sign: int | None) -> str:
     """A score's name; a reversed one begins with a minus, which no ellipsis takes away."""
     return ("-" if sign == -1 else "") + one_line(name)
+
+
+def refuse_faults(faults: Sequence[str], of: str = "", *, where: str = "") -> None:
+    """Print each fault; `CheckFailed` where there is any: `where`, how many and `of` what."""
+    for fault in faults:
+        say_whole("fault", fault)
+    if faults:
+        count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
+        raise CheckFailed(f"{where}{count}{of}, named above")
 
 
 def elsewhere(path: Path | None) -> str:

@@ -12,15 +12,7 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import number, p_value
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import (
-    Answer,
-    App,
-    Changes,
-    Device,
-    Figures,
-    option,
-    rare,
-)
+from gmb_hf.cli.options import Answer, App, Changes, Device, Figures, option, rare
 
 if TYPE_CHECKING:
     from gmb_hf.protocol.sequential.summary import RetentionSummary
@@ -117,15 +109,14 @@ def evaluate(
     prime: Prime = None,
     loss_positions: LossPositions = None,
     data_seed: DataSeed = None,
-    changes: Annotated[
-        list[str] | None, option("Change a field: suite.train_fraction=0.6.", "--set")
-    ] = None,
+    changes: list[str] | None = None,
     device: Device = "auto",
     out: Answer = None,
 ) -> None:
     """Held-out loss and accuracy of a checkpoint on every task, through the model itself.
 
     Options:
+        changes, --set (field=value): Change a field: suite.train_fraction=0.6.
         checkpoint: A folder that save_pretrained left.
         preset: replication or quick; if not given, that of the checkpoint's own run.
         op_token: shared or distinct.
@@ -172,9 +163,7 @@ def report(
     """
     from gmb_hf.protocol.sequential.report import sequential_report
 
-    if out is None and len(runs) > 1:
-        raise InputError("--out is missing: name a folder for the report of several runs")
-    target = out or runs[0]
+    target = _target(runs, out)
     made = sequential_report(
         runs,
         target,
@@ -257,6 +246,13 @@ def generalization(
     screen.written(files, following=following)
 
 
+def _target(runs: list[Path], out: Path | None) -> Path:
+    """Where a report goes; of one run into its own folder."""
+    if out is None and len(runs) > 1:
+        raise InputError("--out is missing: name a folder for the report of several runs")
+    return out or runs[0]
+
+
 _QUANTITIES = {
     "learned": "learning_accuracy",
     "at the end": "average_accuracy",
@@ -298,11 +294,11 @@ def icl_run(
     seeds: str = "0:5",
     prime: int | None = None,
     dimension: int | None = None,
-    examples: Annotated[int | None, option("The most examples in a prompt; 8.", "--k")] = None,
+    examples: int | None = None,
     block: int | None = None,
     steps: int | None = None,
     changes: Changes = None,
-    save_models: Annotated[bool, option("Keep the models.", "--save-models/--no-models")] = True,
+    save_models: bool = True,
     track: options.Track = None,
     jobs: options.Jobs = None,
     device: Device = "auto",
@@ -311,6 +307,8 @@ def icl_run(
     """Train on functions drawn anew at every step, and ask after k examples; resumes.
 
     Options:
+        save_models, --save-models/--no-models: Keep the models.
+        examples, --k (number = 8): The most examples in a prompt.
         out (runs/icl): Folder for all of it; an earlier start resumes.
         preset: quick, or smoke for a look at the machinery.
         variants: E.g. dense,banded-64,sort-4,blend-8,hebbian-4; + joins two in one.
@@ -354,15 +352,15 @@ def icl_run(
 
 @icl.command("eval")
 def icl_evaluate(
-    checkpoint: Path,
-    examples: Annotated[int | None, option("The most examples in a prompt.", "--k")] = None,
-    device: Device = "auto",
-    out: Answer = None,
+    checkpoint: Path, examples: int | None = None, device: Device = "auto", out: Answer = None
 ) -> None:
     """Accuracy of a checkpoint after k examples, through the model itself.
 
     Arguments:
         checkpoint: A model under OUT/models of gmb icl run.
+
+    Options:
+        examples, --k: The most examples in a prompt.
     """
     from gmb_hf.base.files import write_json
     from gmb_hf.protocol.incontext.probes import evaluate_checkpoint
@@ -388,7 +386,7 @@ def icl_evaluate(
 def icl_report(
     runs: list[Path],
     out: Path | None = None,
-    at: Annotated[str | None, option("Examples in the short table, e.g. 0,1,2,3,8.", "--k")] = None,
+    at: str | None = None,
     baseline: Baseline = None,
     figures: Figures = True,
 ) -> None:
@@ -398,20 +396,15 @@ def icl_report(
         runs: Folders of gmb icl run.
 
     Options:
+        at, --k: Examples in the short table, e.g. 0,1,2,3,8.
         out: Where to write; of one run its own folder, if not given.
     """
+    from gmb_hf.base.documents import read_value
     from gmb_hf.protocol.incontext import report as probes
 
-    if out is None and len(runs) > 1:
-        raise InputError("--out is missing: name a folder for the report of several runs")
-    chosen = options.numbers("--k", at, kind="whole numbers", example="0,1,2,3") if at else ()
-    for one in chosen:
-        if one != int(one):
-            raise InputError(f"--k {at}: {one:g} is no whole number of examples")
-    target = out or runs[0]
-    made = probes.icl_report(
-        runs, target, at=[int(one) for one in chosen], baseline=baseline, figures=figures
-    )
+    chosen = read_value(tuple[int, ...], at, where=f"--k {at!r}") if at else ()
+    target = _target(runs, out)
+    made = probes.icl_report(runs, target, at=list(chosen), baseline=baseline, figures=figures)
     _print_probes(made)
     following = shlex.join(["cat", str(target / "tables" / "by_examples.md")])
     screen.written(list(made.files), following=following)

@@ -23,6 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
+from gmb_hf.base.errors import InputError
+
 # 1/f and 5(1-f)/f of round targets are whole numbers that floats may miss from above. And sums of
 # 1/n over many windows carry rounding errors: without slack m = 19 runs at f = .05, whose bound is
 # exactly 0, would get a false infinity. In units of one run's rate.
@@ -45,7 +47,12 @@ class Negatives:
 
     @classmethod
     def of(cls, values: NDArray[np.float64], negative: NDArray[np.bool_]) -> Negatives:
-        """Collect and sort the scores, float64 [R, T], of the negative windows, bool [R, T]."""
+        """Collect and sort the scores, float64 [R, T], of the negative windows, bool [R, T].
+
+        Raises:
+            InputError: one of them is not finite.
+        """
+        _check_finite(values, negative)
         run, column = np.nonzero(negative)
         found = values[run, column]
         order = np.argsort(-found, kind="stable")
@@ -191,9 +198,23 @@ def run_maxima(values: NDArray[np.float64], negative: NDArray[np.bool_]) -> NDAr
     """The greatest score over each run's negative windows, float64 [R]; NaN where it has none.
 
     `values` are float64 [R, T], `negative` bool [R, T].
+
+    Raises:
+        InputError: the score of a negative window is not finite.
     """
+    _check_finite(values, negative)
     maxima = np.where(negative, values, -np.inf).max(axis=1, initial=-np.inf)
     return np.where(negative.any(axis=1), maxima, np.nan)
+
+
+def _check_finite(values: NDArray[np.float64], negative: NDArray[np.bool_]) -> None:
+    """Refuse what would leave a whole run out of the calibration without a word."""
+    if not np.isfinite(values[negative]).all():
+        run, column = (int(i) for i in np.argwhere(negative & ~np.isfinite(values))[0])
+        raise InputError(
+            f"the score of run {run}, checkpoint {column} is {values[run, column]} in a negative "
+            "window; mend it, or leave such windows out: windows.where(np.isfinite(values))"
+        )
 
 
 @dataclass(frozen=True)

@@ -51,9 +51,13 @@ Seeds = Annotated[Many[int], AfterValidator(_each_once)]
 UNDECLARED = "undeclared"
 """What is typed for a part of the boundary that shall stay open."""
 
-Part = Literal["task", "model", "optimizer", "schedule", "seeds_eval"]
+Part = Literal["task", "model", "optimizer", "schedule", "seeds_explore", "seeds_eval"]
 PARTS: tuple[Part, ...] = get_args(Part)
-"""Parts of the boundary that a lock declares; the explore runs it knows by name and content."""
+SEEDS: tuple[Part, ...] = ("seeds_explore", "seeds_eval")
+"""Parts of the boundary that a lock declares."""
+
+EARLIER = {"x_warned_min": "x_detection_min"}
+"""Keys of earlier versions, and what they are called today."""
 
 SPECIFIED_TABLES = ("gate_summary", "utility_at_fpr", "robustness")
 """The tables of the specification (section 8)."""
@@ -120,7 +124,7 @@ class Design(Document):
     seeds_eval: Seeds = at("boundary.seeds_eval", ())
     """held out: looked at once, by evaluate"""
     undeclared: Many[Part] = at("boundary.x_undeclared", (), flag=PARTS)
-    """what of task, model, optimizer, schedule and seeds_eval shall stay open; results repeat it"""
+    """what of task, model, optimizer, schedule and the seeds shall stay open; results repeat it"""
 
     event_type: Annotated[str, BeforeValidator(registered_event)] = at(
         "event.type",
@@ -273,6 +277,8 @@ class Design(Document):
     @field_validator("required_tables")
     @classmethod
     def _known_tables(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if not names:
+            raise ValueError(f"must name at least one table: {', '.join(SPECIFIED_TABLES)}")
         for name in names:
             if name not in SPECIFIED_TABLES:
                 raise ValueError(str(unknown("table", name, SPECIFIED_TABLES)))
@@ -372,10 +378,15 @@ class Design(Document):
     @classmethod
     def parse(cls, data: Any, *, where: str) -> Self:
         """Read a nested document, where seeds may be `undeclared` too; see `Section.parse`."""
+        if isinstance(data, dict) and not data.keys().isdisjoint(EARLIER):
+            data = {EARLIER.get(key, key): value for key, value in data.items()}
         boundary = data.get("boundary") if isinstance(data, dict) else None
-        if isinstance(boundary, dict) and boundary.get("seeds_eval") == UNDECLARED:
-            parts = [*(boundary.get("x_undeclared") or ()), "seeds_eval"]
-            data = {**data, "boundary": {**boundary, "seeds_eval": [], "x_undeclared": parts}}
+        if isinstance(boundary, dict):
+            still = [name for name in SEEDS if boundary.get(name) == UNDECLARED]
+            if still:
+                parts = [*(boundary.get("x_undeclared") or ()), *still]
+                boundary = {**boundary, **{name: [] for name in still}, "x_undeclared": parts}
+            data = {**data, "boundary": boundary}
         return super().parse(data, where=where)
 
     @classmethod

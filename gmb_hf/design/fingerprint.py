@@ -11,7 +11,7 @@ from typing import Any
 
 from gmb_hf.base.checksums import canonical_hash
 from gmb_hf.base.documents import Document, Section
-from gmb_hf.design.design import Design
+from gmb_hf.design.design import EARLIER, Design
 
 _SCHEMA_1 = """
 benchmark version seeds_explore seeds_eval x_undeclared type metric x_direction window_W_event
@@ -25,7 +25,7 @@ params method features fit_share penalties leaves trees learning_rate folds spli
 SCHEMA_1 = frozenset(_SCHEMA_1.split())
 """Keys of the first schema that count even at their default: of a design, candidates, ensembles."""
 
-RENAMED = {"x_detection_min": "x_warned_min"}
+RENAMED = {name: earlier for earlier, name in EARLIER.items()}
 """Today's key -> that of the first schema."""
 
 

@@ -26,7 +26,7 @@ from gmb_hf.core.thresholds import (
     runs_to_bound,
     runs_to_promise,
 )
-from gmb_hf.design.design import PARTS, UNDECLARED, Design
+from gmb_hf.design.design import PARTS, SEEDS, UNDECLARED, Design
 from gmb_hf.design.event_types import EVENT_TYPES
 from gmb_hf.design.power import draws_needed
 from gmb_hf.design.strata import EVENT_STEP
@@ -77,10 +77,9 @@ def declared(design: Design) -> Design:
     Raises:
         InputError: another part of the boundary is open; all of them are named.
     """
-    texts: list[str] = [part for part in PARTS if part != "seeds_eval"]
+    texts: list[str] = [part for part in PARTS if part not in SEEDS]
     still: list[str] = [part for part in texts if is_placeholder(getattr(design, part))]
-    if not design.seeds_eval:
-        still.append("seeds_eval")
+    still += [part for part in SEEDS if not getattr(design, part)]
     places = [design.places()[part] for part in still if part not in design.undeclared]
     if places:
         raise InputError(
@@ -482,7 +481,7 @@ def _budgets(design: Design, runs: int, explored: int | None) -> Iterator[Findin
                 f"about {effective_budget(target, runs):.3f}; {runs_advised(target)} runs keep "
                 "80% of it",
             )
-    if len(finite) < design.min_targets_ok:
+    if not finite:
         yield error(
             "too_few_reachable_targets",
             f"{len(finite)} of {len(design.fpr_targets)} targets have a finite threshold with "

@@ -159,7 +159,16 @@ class LockedSource(Section):
 
 def _upgrade_1(content: dict[str, Any]) -> dict[str, Any]:
     """A lock of schema 1, which called its version `format` and had no checksums of its parts."""
-    return {**content, _SECTION: dated(content[_SECTION], 2)}
+    return {**design_1(content), _SECTION: dated(content[_SECTION], 2)}
+
+
+def design_1(content: dict[str, Any]) -> dict[str, Any]:
+    """A design of schema 1, whose list of required tables could be empty, and said nothing."""
+    reporting = content.get("reporting")
+    if not isinstance(reporting, dict) or reporting.get("required_tables") != []:
+        return content
+    kept = {key: value for key, value in reporting.items() if key != "required_tables"}
+    return {**content, "reporting": kept}
 
 
 SCHEMA = Schema("lock", (_upgrade_1,))

@@ -51,7 +51,6 @@ def draws_needed(candidates: int, alpha: float) -> int:
 
 
 _TAIL = 0.025  # of the 95% interval, on either side
-_NORMAL = 1.959964
 _MOST_RUNS = 100_000
 _SPARSE_EVENTS = 1e-12  # probabilities below this are left out of sums
 _KEPT = 20_000  # answers that a search asks for again

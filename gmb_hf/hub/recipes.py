@@ -55,23 +55,23 @@ def _published_runs() -> RunConfig:
 # they are told by each other, and the model generalises as it memorises.
 _COMMUTES = ("task.keep_pairs_together=true",)
 
-# No seed is of two panels, of a preset, or of the search for the law (from 900,000 on).
+# No seed is of two panels, of a preset, or of the search for the configuration (from 900,000 on).
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         Recipe(
             "quick-29",
-            "Which score announces grokking of subtraction modulo 29, by few runs",
+            "Which scores predict grokking of subtraction modulo 29, with few runs",
             _panel("100000:100064", "110000:110064"),
         ),
         Recipe(
             "sub-29",
-            "Which score announces grokking of subtraction modulo 29, by runs enough to learn one",
+            "Which scores predict grokking of subtraction modulo 29, with runs enough for a fit",
             _panel("200000:200256", "210000:210256"),
         ),
         Recipe(
             "varied-29",
-            "Which score holds where no two runs are alike, as those of a user are not",
+            "Which scores work when every run has its own configuration",
             _panel(
                 "300000:300256",
                 "310000:310256",
@@ -89,7 +89,7 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             "mul-31",
-            "Does what announces grokking of a subtraction announce it of a multiplication",
+            "Do scores that predict grokking of subtraction predict it for multiplication",
             _panel(
                 "400000:400064",
                 "410000:410128",
@@ -101,7 +101,7 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             "add-29",
-            "Does what announces grokking of a subtraction announce it of an addition",
+            "Do scores that predict grokking of subtraction predict it for addition",
             _panel(
                 "500000:500064",
                 "510000:510128",
@@ -112,7 +112,7 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             "sub-59",
-            "Does it hold with four times the rows and a model of twice the width",
+            "Do the scores work with four times the rows and a model of twice the width",
             _panel(
                 "600000:600032",
                 "610000:610064",
@@ -125,12 +125,12 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe(
             "costly-29",
-            "Do signals that cost many gradients announce grokking, by runs that measure them too",
+            "Do signals that cost many gradients predict grokking",
             _panel("800000:800064", "810000:810064", "training.observables=all"),
         ),
         Recipe(
             "reference",
-            "What is seen on the runs of others, which are too few for a lock",
+            "What do the published runs of others show, which are too few for a lock",
             _published_runs,
             license="cc-by-4.0",
             credit="The runs are seeds 140 to 159 of github.com/qienhuang/F-I-T, "

@@ -462,6 +462,7 @@ def train_seeds(
     keep: Sequence[int] = (),
     jobs: int | None = 1,
     track: Sequence[str] = (),
+    accelerator: Accelerator | None = None,
 ) -> list[Path]:
     """Train what is missing in `out` and return the files of all logs; see `train_stacked`.
 
@@ -473,6 +474,12 @@ def train_seeds(
             metadata and in the folder's config.
         keep: seeds whose models are kept.
         track: trackers to log to, as in `tracking`; those that are not installed are left out.
+        accelerator: of the processes that a launcher started: the stacked engine gives each its
+            share of the seeds, the single one trains each seed on all of them. `device` is then
+            the accelerator's.
+
+    Returns:
+        The files of all logs; none in processes beside the main one.
 
     Raises:
         ValueError: the single engine takes no callbacks.
@@ -483,7 +490,7 @@ def train_seeds(
         if seed not in seeds:
             raise InputError(f"--save-models: seed {seed} is not trained here; see --seeds")
     choose("engine", engine, ENGINES, where="--engine")
-    chosen = launch.chosen_device(device)
+    chosen = launch.chosen_device(device) if accelerator is None else accelerator.device.type
     if engine == "single" and jobs not in (None, 1):
         raise InputError("--jobs: the single engine trains one model at a time; leave --jobs out")
     if callbacks is not None and engine == "single":
@@ -499,20 +506,30 @@ def train_seeds(
     folder, steps = Path(out), config.training.steps
     callbacks = callbacks or Callbacks()
     callbacks = replace(callbacks, about={**callbacks.about, **(about or {})})
-    done = len(check_folder(folder, config, callbacks.about).intersection(seeds))
+    alone, speaks = accelerator is None, accelerator is None or accelerator.is_main_process
+    if accelerator is not None and engine == "stacked":
+        seeds = launch.own_share(seeds, accelerator)
+    # Of several processes each engine says which of them check the folder.
+    finished = check_folder(folder, config, callbacks.about) if alone else finished_seeds(folder)
+    done = len(finished.intersection(seeds))
     bar: Any = nullcontext(launch.Listener())
-    if done < len(seeds):
+    if speaks and done < len(seeds):
         bar = launch.Bar(len(seeds) * steps, done * steps)
-    for note in notes:
+    for note in notes if speaks else ():
         logger.warning("%s", note)
+    if engine == "single" and not speaks:
+        present = []  # every process trains the same seeds
     about_runs: Any = {"project": "gmb-train", "config": config.training_identity()}
     with bar as shown, Tracking(present, folder, **about_runs) as tracking:
         listener = SeedTracking(tracking, shown) if present else shown
         given: Any = {"listener": listener, "keep": keep}
         if engine == "stacked":
             given |= {"device": chosen, "callbacks": callbacks, "jobs": jobs}
-            return train_stacked(config, seeds, folder, **given)
-        accelerator = launch.make_accelerator(cpu=chosen == "cpu")
-        return train_single(
-            config, seeds, folder, accelerator=accelerator, about=callbacks.about, **given
-        )
+            train_stacked(config, seeds, folder, **given)
+            if accelerator is not None:
+                accelerator.wait_for_everyone()
+        else:
+            accelerator = accelerator or launch.make_accelerator(cpu=chosen == "cpu")
+            given |= {"accelerator": accelerator, "about": callbacks.about}
+            train_single(config, seeds, folder, **given)
+    return log_paths(folder) if speaks else []

@@ -17,9 +17,10 @@ point verdict: SUPPORTED_FOR_ALARM where layers B and C pass, else RANK_ONLY.
 _OUTPUTS = """
 Returns:
     pass_rate: share of the family that passes layer B, see gmb_operationality.
-    label_flip_rate: share whose label differs from that of the score as given.
+    label_flip_rate: share that passes layers B and C where the score as given does not, or the
+        other way round.
     family_size: how many members the family has.
-    first_alarm_label_flip_rate: the same of the label by runs, see gmb_verdict; None under v0.4.
+    runs_label_flip_rate: the same by runs; None under v0.4.
     members, member_passes, member_layer_b_pass: with return_per_run, one value for each member.
 
 Examples:

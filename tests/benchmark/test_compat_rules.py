@@ -265,7 +265,7 @@ class TestVerdict:
         found = measured(*[[0.0] * 50] * 40, events=[4200] * 40)
         assert found.label == "RANK_ONLY"
         assert found.x_reasons == (
-            "fpr_floor", "fpr_uncontrolled", "no_ranking_signal", "compat_protocol",
+            "windows_floor", "windows_uncontrolled", "no_ranking_signal", "compat_protocol",
         )  # fmt: skip
         assert "no threshold has a false positive rate below 1.000" in found.x_sentence
 
@@ -274,7 +274,7 @@ class TestVerdict:
             *ramps(40), events=[4200] * 40, fpr_targets=(0.05,), thresholds=(0.0,), min_targets_ok=1
         )
         assert found.layer_B.fpr_floor_detected is None
-        assert found.x_reasons == ("fpr_uncontrolled", "compat_protocol")
+        assert found.x_reasons == ("windows_uncontrolled", "compat_protocol")
 
 
 class TestSettings:

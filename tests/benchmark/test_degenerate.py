@@ -16,6 +16,12 @@ from gmb_hf.benchmark.verdict import IndicatorRecord, judge, judge_all
 from gmb_hf.runs.panel import Panel
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["strict", "v0.4"])
+NOTHING_NEGATIVE = (
+    "events_too_early",
+    "runs_no_negative_windows",
+    "windows_no_negative_windows",
+    "not_locked",
+)
 NOISE = np.random.default_rng(0).normal(size=(40, 30))
 
 
@@ -46,7 +52,7 @@ def test_runs_of_one_checkpoint(protocol: str, event: float | None) -> None:
         assert parts.x_reasons[:2] == ("few_events", "not_locked")
         assert parts.x_runs_to_settle is None
     elif protocol == "strict":
-        assert parts.x_reasons == ("events_too_early", "no_negative_windows", "not_locked")
+        assert parts.x_reasons == NOTHING_NEGATIVE
 
 
 def test_some_runs_of_one_checkpoint_count_for_nothing() -> None:
@@ -62,7 +68,7 @@ def test_some_runs_of_one_checkpoint_count_for_nothing() -> None:
 def test_all_equal_scores_have_a_floor_at_one(protocol: str) -> None:
     parts = verdict_parts(np.full((40, 30), 3.5), [250.0] * 40, protocol=protocol)
     assert parts.label == "RANK_ONLY"
-    assert parts.x_reasons[0] == "fpr_floor"
+    assert parts.x_reasons[0] == "windows_floor"
     certificate = parts.layer_B.x_floor_certificate
     assert certificate is not None
     assert (certificate.f_min_pos, certificate.tied_value) == (1.0, 3.5)
@@ -112,8 +118,7 @@ def test_no_events(protocol: str) -> None:
 
 def test_every_event_before_burn_in() -> None:
     verdict = verdict_parts(NOISE, [50.0] * 40, burn_in=100)
-    reasons = ("events_too_early", "no_negative_windows", "not_locked")
-    assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", reasons)
+    assert (verdict.label, verdict.x_reasons) == ("INCONCLUSIVE", NOTHING_NEGATIVE)
     assert verdict.x_sentence == (
         "The design is at fault: no alarm can come before 40 of 40 events, which fall on a first "
         "checkpoint or in the burn-in; set x_event_t_min or x_theta_floor, or a shorter x_burn_in. "
@@ -147,7 +152,11 @@ def test_one_run(protocol: str) -> None:
     enough = verdict_parts(NOISE[:1], [250.0], protocol=protocol, event_count_min=1)
     assert not enough.x_alarm_eligible
     if protocol == "strict":
-        assert enough.x_reasons == ("few_runs", "not_locked")
+        assert enough.x_reasons == ("runs_few_runs", "windows_few_runs", "not_locked")
+        # Each open question once, whichever gates of the two units it leaves open.
+        question = "a threshold for 1 run in 20 takes 19 calibration runs with negative windows"
+        assert enough.x_sentence.count(question) == 1
+        assert enough.x_sentence.count("; a threshold for 0.05 takes 19 calibration runs") == 1
 
 
 def test_cross_fitting_asks_for_more_runs_where_some_have_no_negatives() -> None:
@@ -159,7 +168,10 @@ def test_cross_fitting_asks_for_more_runs_where_some_have_no_negatives() -> None
         min_targets_ok=1,
         coverage_min=0.0,
     )
-    assert parts.x_reasons == ("few_runs", "not_locked")
+    assert parts.x_reasons == ("runs_few_runs", "windows_few_runs", "not_locked")
+    by_unit = {(gate.unit, gate.gate): gate.runs_to_settle for gate in parts.x_gates}
+    # By runs the primary budget of 1 run in 20 takes as many; windows have that target alone.
+    assert by_unit["runs", "budget"] == by_unit["windows", "budget"] == 40
     assert parts.x_runs_to_settle == 40
 
 

@@ -159,7 +159,13 @@ class TestWarned:
         assert lock.thresholds("both")[0.05] == math.inf
         assert math.isfinite(lock.thresholds("both")[0.1])
         judged = evaluate_lock(lock, runs(40, 200)).results.indicator("both")
-        assert "few_runs" in judged.x_reasons or judged.layer_B.n_within == 1
+        # The target of .1 alone counts by windows, the primary one; by runs that of 1 in 20 must.
+        assert [row.x_few_runs for row in judged.layer_B.achieved] == [True, False]
+        assert (judged.layer_B.n_met, judged.layer_B.x_budget_state) == (1, "met")
+        assert [point.few_runs for point in judged.x_first_alarm.at_budget] == [True, False, False]
+        assert (judged.label, judged.x_reasons) == ("INCONCLUSIVE", ("runs_few_runs",))
+        # No held-out run can calibrate it.
+        assert judged.x_runs_to_settle is None
 
     def test_of_few_runs_to_fit(self, explored: RunLog):
         few, enough = (

@@ -1,6 +1,6 @@
 """Noise, through every entry: whatever its label, it is never eligible to raise an alarm.
 
-Under `v0.4` noise often passes every layer, so that the label alone would let it alarm.
+Under `v0.4` noise often passes every gate, so that the label alone would let it alarm.
 """
 
 from __future__ import annotations
@@ -80,12 +80,13 @@ def exploratory(results: Results) -> None:
     report = render_report(results)
     assert "Exploratory, without a lock" in said.sentence
     assert "Exploratory, without a lock" in said.title
-    assert "This evaluation is **exploratory**" in report
+    assert "- **Exploratory**: no lock fixed the design and the thresholds before" in report
+    assert "The design is not locked: what it finds is exploratory" in report
     assert "- [ ] Design and thresholds frozen before evaluation: no lock" in report
     assert "The design was fixed" not in report
     # Only what a locked evaluation would ask for is said of held-out runs.
     stated = [line for line in report.splitlines() if "held-out run" in line]
-    assert all("on held-out runs, it warns" in line for line in stated), stated
+    assert all("on held-out runs, it detects" in line for line in stated), stated
     frozen = {check.requirement: check.passed for check in definition_of_done(results)}
     assert frozen["Design and thresholds frozen before evaluation"] is False
 
@@ -99,7 +100,7 @@ class TestWithoutALock:
         if protocol == "v0.4":
             assert noise.label == SUPPORTED
             assert {"not_locked", "not_strict"} <= set(noise.x_reasons)
-            assert noise.x_sentence.startswith("Passes every layer, but may not raise an alarm (")
+            assert noise.x_sentence.startswith("Passes every gate, but may not raise an alarm (")
 
     @pytest.mark.parametrize("protocol", PROTOCOLS)
     def test_with_explore_runs(self, explore, judged, protocol):
@@ -166,7 +167,7 @@ def test_strict_is_the_default_of_series():
 
 @pytest.fixture(scope="module")
 def passing(judged: RunLog) -> Results:
-    """A noise score that passes every layer."""
+    """A noise score that passes every gate."""
     return evaluate_runs(design(judged, "v0.4"), judged).results
 
 
@@ -190,6 +191,6 @@ class TestWhatStandsAgainstAnAlarm:
         path.write_text(text)
         with pytest.raises(
             InputError,
-            match=r"x_alarm_eligible is true, the label by runs \(x_first_alarm\) is None",
+            match=r"x_alarm_eligible is true, but exploratory: no lock fixed the design",
         ):
             Results.read(path)

@@ -12,7 +12,7 @@ from score_builders import design, scores_of
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.events import find_events, plateau_events
-from gmb_hf.benchmark.scores import label_windows
+from gmb_hf.benchmark.scores import score_windows
 from gmb_hf.design.design import Design
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
@@ -118,7 +118,7 @@ class TestWindows:
 
     def test_negatives_end_a_gap_and_k_minus_one_checkpoints_before_the_end(self) -> None:
         # Last step 110, two checkpoints ahead, gap 40: negatives up to 50, whatever W_event is.
-        windows = label_windows(scores_of([[0.0] * 12], [None]), plateau(w_event=70))
+        windows = score_windows(scores_of([[0.0] * 12], [None]), plateau(w_event=70))
         assert (10 * np.flatnonzero(windows.negative[0])).tolist() == [0, 10, 20, 30, 40, 50]
 
     def test_the_last_checkpoints_of_a_run_count_at_their_own_steps(self) -> None:
@@ -126,16 +126,16 @@ class TestWindows:
         scores = scores_of([[0.0] * 6], [None]).from_panel(panel, [np.nan])
         design = plateau(horizon=100, safe_gap=600)
         # 2500 less two checkpoints is 1500; less the gap, 900.
-        assert scores.steps[label_windows(scores, design).negative].tolist() == [1, 500]
+        assert scores.steps[score_windows(scores, design).negative].tolist() == [1, 500]
 
     def test_a_run_too_short_for_a_plateau_has_no_negatives(self) -> None:
         scores = scores_of([[0.0] * 12, [0.0] * 3], [None, None])
         design = plateau(plateau_checkpoints=4)
-        assert label_windows(scores, design).negative.any(axis=1).tolist() == [True, False]
+        assert score_windows(scores, design).negative.any(axis=1).tolist() == [True, False]
 
     def test_labels_around_an_event_are_those_of_any_event(self) -> None:
         scores = scores_of([[0.0] * 12], [80])
-        here, there = (label_windows(scores, chosen) for chosen in (plateau(), design()))
+        here, there = (score_windows(scores, chosen) for chosen in (plateau(), design()))
         assert (here.positive == there.positive).all()
         assert (here.negative == there.negative).all()
 

@@ -19,7 +19,7 @@ from gmb_hf.benchmark.events import (
     regime_signals,
     signal_columns,
 )
-from gmb_hf.benchmark.scores import label_windows
+from gmb_hf.benchmark.scores import score_windows
 from gmb_hf.design.design import Design
 from gmb_hf.runs.runlog import RunLog
 
@@ -87,7 +87,7 @@ class TestEvents:
     def test_negatives_end_a_gap_and_a_radius_before_the_end(self) -> None:
         # Last step 110, radius 30, gap 40: negatives up to 40, whatever W_event is.
         scores = scores_of([[0.0] * 12], [None])
-        windows = label_windows(scores, regime(regime_radius=30, w_event=70))
+        windows = score_windows(scores, regime(regime_radius=30, w_event=70))
         assert (10 * np.flatnonzero(windows.negative[0])).tolist() == [0, 10, 20, 30, 40]
 
     def test_runs_too_short_for_a_rarity_are_refused(self) -> None:

@@ -19,7 +19,7 @@ from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.sections import CalibrationRecord
 from gmb_hf.benchmark.validation import definition_of_done
-from gmb_hf.benchmark.verdict import judge_all
+from gmb_hf.benchmark.verdict import Declared, judge_all
 from gmb_hf.design.design import Design
 from gmb_hf.runs.runlog import RunLog
 
@@ -96,7 +96,7 @@ def judged(design: Design, n_runs: int = 40, with_events: bool = True) -> Result
     event = np.full(n_runs, np.nan)
     if with_events:
         event[:-4] = np.round(rng.uniform(700, 1900, n_runs - 4) / 50) * 50
-        event[0] = 100.0  # too early to be warned of
+        event[0] = 100.0  # too early to be detected
     noise = rng.normal(0, 0.2, steps.shape)
     rise = 1 / (1 + np.exp(-(steps - np.nan_to_num(event, nan=9000)[:, None] + 150) / 40))
     values = {"rise": 3 * rise + noise, "two": (noise > 0) * 1.0, "flat": 0 * noise}
@@ -108,13 +108,10 @@ def judged(design: Design, n_runs: int = 40, with_events: bool = True) -> Result
 
     scores = {name: score(name, series) for name, series in values.items()}
     judgements = {name: Judgement(each, each, design) for name, each in scores.items()}
-    parts = judge_all(judgements, controls=("flat",))
-    records = [
-        each.declared(name, family="control" if name == "flat" else None)
-        for name, each in parts.items()
-    ]
+    declared = {"flat": Declared("flat", family="control")}
+    records = judge_all(judgements, controls=("flat",), declared=declared)
     return Results.assemble(
-        records,
+        list(records.values()),
         RunLog.from_arrays(scores["rise"].runs, steps[0], values),
         event.tolist(),
         design=design,
@@ -255,7 +252,7 @@ def test_what_has_no_number_says_why(results: Results) -> None:
     assert reasons["layer_C.at_fpr[0].coverage"] == "no judged run has an event"
     assert reasons["layer_C.at_fpr[0].lead_time_median"] == "no judged run has an event"
     flat = results.indicator("flat").x_null_reasons
-    assert flat["layer_C.at_fpr[1].lead_time_median"] == "no event was warned of at this target"
+    assert flat["layer_C.at_fpr[1].lead_time_median"] == "no event was detected at this target"
     assert "family" in results.indicator("rise").x_null_reasons
 
 

@@ -90,7 +90,7 @@ def test_json_is_as_good_as_yaml(tmp_path: Path) -> None:
         ),
         (
             lambda p: first(p).update(x_alarm_eligible=True),
-            "indicators[0].x_alarm_eligible is true, the label by runs (x_first_alarm) is None",
+            "indicators[0].x_alarm_eligible is true, the label is RANK_ONLY",
         ),
         (
             lambda p: p.update(x_protocol="compat"),
@@ -217,24 +217,33 @@ ELIGIBLE = "x_alarm_eligible is true, but x_first_alarm: "
     ("change", "violation"),
     [
         (lambda p: at_budget(p).update(n_missed=99), "x_first_alarm.at_budget[0].n_events is"),
-        (lambda p: at_budget(p).update(n_early=99), "x_first_alarm.at_budget[0].n_warned is"),
+        (lambda p: at_budget(p).update(n_early=99), "x_first_alarm.at_budget[0].n_detected is"),
         (lambda p: at_budget(p).update(n_false=40), "x_first_alarm.at_budget[0].n_false is 40"),
-        (lambda p: at_budget(p).update(n_runs=0), "x_first_alarm.at_budget[0].false_share is"),
-        (lambda p: at_budget(p).update(warned=0.5), "x_first_alarm.at_budget[0].warned is 0.5"),
-        (lambda p: at_budget(p, 0.1).update(warned=0.5), "x_first_alarm.at_budget[1].warned is"),
-        (lambda p: at_budget(p).update(timely=None), "x_first_alarm.at_budget[0].timely is None"),
+        (lambda p: at_budget(p).update(n_runs=0), "x_first_alarm.at_budget[0].false_alarm_rate is"),
         (
-            lambda p: at_budget(p)["warned_interval"].update(low=0.0, high=0.1),
-            "x_first_alarm.at_budget[0].warned is 1.0, outside its interval",
+            lambda p: at_budget(p).update(detection_rate=0.5),
+            "x_first_alarm.at_budget[0].detection_rate is 0.5",
         ),
-        (lambda p: at_budget(p).update(state="missed"), "x_first_alarm.at_budget[0].met is true"),
+        (
+            lambda p: at_budget(p, 0.1).update(detection_rate=0.5),
+            "x_first_alarm.at_budget[1].detection_rate is",
+        ),
+        (
+            lambda p: at_budget(p).update(timely_rate=None),
+            "x_first_alarm.at_budget[0].timely_rate is None",
+        ),
+        (
+            lambda p: at_budget(p)["detection_interval"].update(low=0.0, high=0.1),
+            "x_first_alarm.at_budget[0].detection_rate is 1.0, outside its interval",
+        ),
+        (lambda p: at_budget(p).update(state="missed"), f"{ELIGIBLE}state does not meet x_prereg"),
         (
             lambda p: first(p)["x_first_alarm"]["at_budget"].pop(),
             "x_first_alarm.at_budget has [0.05, 0.1], x_prereg [0.05, 0.1, 0.2]",
         ),
         (
-            lambda p: first(p)["x_first_alarm"].update(reasons=["control", "warned_low"]),
-            "x_first_alarm.label is SUPPORTED_FOR_ALARM, but its reasons have warned_low",
+            lambda p: first(p).update(x_reasons=["runs_detection_low"]),
+            "x_alarm_eligible is true, but x_reasons has runs_detection_low",
         ),
         (
             lambda p: first(p)["x_first_alarm"].update(p_adjusted=0.5),
@@ -245,12 +254,12 @@ ELIGIBLE = "x_alarm_eligible is true, but x_first_alarm: "
             f"{ELIGIBLE}p_adjusted does not meet x_prereg",
         ),
         (
-            lambda p: at_budget(p)["false_interval"].update(low=0.2, high=0.4),
-            f"{ELIGIBLE}false_interval does not meet x_prereg",
+            lambda p: at_budget(p)["false_alarm_interval"].update(low=0.2, high=0.4),
+            f"{ELIGIBLE}false_alarm_interval does not meet x_prereg",
         ),
         (
             lambda p: first(p)["x_first_alarm"].update(basis="shown"),
-            f"{ELIGIBLE}false_interval does not meet x_prereg",
+            f"{ELIGIBLE}false_alarm_interval does not meet x_prereg",
         ),
         (lambda p: at_budget(p).update(answer="ABSTAIN"), f"{ELIGIBLE}threshold does not meet"),
         (lambda p: at_budget(p).update(lead_median=1.0), f"{ELIGIBLE}lead_median does not meet"),
@@ -259,8 +268,20 @@ ELIGIBLE = "x_alarm_eligible is true, but x_first_alarm: "
             f"{ELIGIBLE}robustness.label_flip_rate does not meet x_prereg",
         ),
         (
-            lambda p: first(p)["x_first_alarm"].update(label="RANK_ONLY"),
-            "x_alarm_eligible is true, the label by runs (x_first_alarm) is RANK_ONLY",
+            lambda p: first(p).update(label="RANK_ONLY", x_alarm_eligible=False),
+            "label is RANK_ONLY, by its gates (x_gates) it is SUPPORTED_FOR_ALARM",
+        ),
+        (
+            lambda p: first(p)["x_gates"][0].update(state="missed"),
+            "label is SUPPORTED_FOR_ALARM, by its gates (x_gates) it is RANK_ONLY",
+        ),
+        (
+            lambda p: first(p)["x_gates"][-1].update(state="straddles"),
+            "label is SUPPORTED_FOR_ALARM, by its gates (x_gates) it is INCONCLUSIVE",
+        ),
+        (
+            lambda p: first(p)["layer_B"].update(x_budget_state="straddles"),
+            "layer_B.x_budget_state is straddles, by its rates and x_prereg it is met",
         ),
     ],
 )

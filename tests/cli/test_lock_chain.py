@@ -168,8 +168,15 @@ class TestEvaluate:
         assert "none of the 30 runs is a declared held-out run" in message
 
     def test_its_own_explore_runs_where_no_seeds_are_declared(self):
-        Design.read("prereg.yaml").replace(seeds_explore=[], seeds_eval=[]).write("prereg.yaml")
+        both = {"seeds_explore": [], "seeds_eval": []}
+        Design.read("prereg.yaml").replace(**both, undeclared=["seeds_eval"]).write("prereg.yaml")
+        message = refused("lock", *locking(Path()), "--out=free.yaml")
+        assert "--seeds-explore is not declared, nor do the logs say it" in message
+        Design.read("prereg.yaml").replace(undeclared=[*both]).write("prereg.yaml")
         assert gmb("lock", *locking(Path()), "--out=free.yaml").code == 0
+        assert (
+            "Holds for: seeds_explore undeclared, seeds_eval" in Lock.read("free.yaml").design.scope
+        )
         message = refused("evaluate", "--lock=free.yaml", "--runs=explore.csv")
         assert "held-out runs are the explore runs that this lock was made on" in message
         log = RunLog.read("explore.csv")

@@ -124,7 +124,7 @@ def test_options_are_recorded_and_a_missing_tracker_stops_nothing(tmp_path, monk
         (["--variants=banded-1", "--set=model.mlp_width=64"], "variant 'banded-1': .*band"),
         (["--seeds=1,2,1"], "1 is given twice; give each seed once"),
         (["--steps=10,20"], "phases.steps names 2 phases, the suite has 4"),
-        (["--steps=7"], "training.steps=7 is no multiple"),
+        (["--steps=7"], "training: steps=7 is no multiple"),
         (["--order=add,sum"], "task 'sum' is unknown"),
         (["--stop-early=1", "--set=phases.stop_loss=none"], "say at which held-out loss"),
         (["--op-token=own"], "op_token 'own' is unknown; known: distinct, shared"),

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.judgement import Judgement, Locked
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.utility import OperatingPointRecord, layer_c
 from gmb_hf.benchmark.verdict import judge
@@ -49,7 +49,7 @@ def published(reference_runs: Path) -> Judgement:
         fpr_targets=list(THRESHOLDS),
         smoothing_sweep=[1],
     )
-    return Judgement(scores, None, design, THRESHOLDS)
+    return Judgement(scores, Locked({1: THRESHOLDS}, None), design)
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_the_score_may_not_raise_an_alarm(published: Judgement) -> None:
     few = judge(published)
     assert (few.label, few.x_reasons[0]) == ("INCONCLUSIVE", "few_events")
     enough = published.design.replace(event_count_min=10, primary_fpr=0.20)
-    verdict = judge(Judgement(published.evaluation, None, enough, THRESHOLDS))
+    verdict = judge(Judgement(published.evaluation, published.source, enough))
     assert verdict.label != "SUPPORTED_FOR_ALARM"
     assert verdict.x_p_adjusted is not None
     assert verdict.x_p_adjusted > 0.9
@@ -101,8 +101,8 @@ def test_an_oracle_on_the_same_runs_beats_both_nulls(published: Judgement) -> No
     panel = Panel(scores.name, scores.runs, scores.values, scores.steps, scores.present)
     raised = np.where((lead > 0) & (lead <= 15_000), 9.0, 0.0)
     oracle = Scores.from_panel(panel.with_values(raised), scores.event_step)
-    tau = dict.fromkeys(THRESHOLDS, 1.0)
-    point = layer_c(Judgement(oracle, None, published.design, tau)).at(0.05)
+    tau = Locked({1: dict.fromkeys(THRESHOLDS, 1.0)}, None)
+    point = layer_c(Judgement(oracle, tau, published.design)).at(0.05)
     assert point.coverage == 1.0
     assert point.x_p_value is not None
     assert point.x_p_value <= 0.001

@@ -87,7 +87,7 @@ def threshold(scores: Panel, events: list[int | None], design: Design) -> float:
 
 
 def outcomes(scores: Panel, events: list[int | None], tau: float, design: Design) -> dict[str, Any]:
-    n_runs = n_false = n_events = n_warned = n_timely = 0
+    n_runs = n_false = n_events = n_detected = n_timely = 0
     leads = []
     for run, event in enumerate(events):
         steps, values = runs_of(scores, run)
@@ -101,13 +101,13 @@ def outcomes(scores: Panel, events: list[int | None], tau: float, design: Design
             n_events += 1
             if first is not None and first > last:
                 leads.append(event - first)
-                n_warned += 1
+                n_detected += 1
                 n_timely += event - first <= design.horizon
     return {
         "n_runs": n_runs,
         "n_events": n_events,
-        "warned": n_warned / n_events,
-        "timely": n_timely / n_events,
-        "false_share": n_false / n_runs,
+        "detection_rate": n_detected / n_events,
+        "timely_rate": n_timely / n_events,
+        "false_alarm_rate": n_false / n_runs,
         "lead_median": float(np.median(leads)) if leads else None,
     }

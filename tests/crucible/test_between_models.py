@@ -10,7 +10,7 @@ import pytest
 from crucible_oracles import mean
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy.stats import binomtest, t, ttest_1samp
+from scipy.stats import binomtest, permutation_test, t, ttest_1samp
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.stats import (
@@ -104,6 +104,21 @@ def test_mcnemar_is_the_exact_binomial_test(pairs):
 def test_mcnemar_needs_passes():
     with pytest.raises(InputError, match="McNemar's test needs passes"):
         mcnemar([0.5, 1], [0, 1])
+
+
+@pytest.mark.parametrize("n", [2, 3, 8, 12])
+def test_few_pairs_have_the_p_value_of_scipy(n: int) -> None:
+    first, second = np.random.default_rng(n).normal(size=(2, n))
+    # Signs by pairs, the sum's size as statistic; scipy takes all 2^n where so many are asked for.
+    expected = permutation_test(
+        (second - first,),
+        lambda x, axis: np.abs(x.sum(axis)),
+        permutation_type="samples",
+        vectorized=True,
+        alternative="greater",
+        n_resamples=2**n,
+    )
+    assert paired_permutation(first, second).p_value == pytest.approx(expected.pvalue, rel=1e-12)
 
 
 def test_permutation_p_value_is_the_exact_one_of_few_pairs_and_near_it_of_more():

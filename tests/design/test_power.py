@@ -24,8 +24,8 @@ from gmb_hf.design.power import (
     plan_by_runs,
     power_by_runs,
     power_of,
-    power_of_budget,
     power_of_coverage,
+    power_of_rate,
     runs_for,
 )
 
@@ -38,12 +38,12 @@ def simulated(goal: RunsGoal, truth: RunsAssumed, m: int, n: int, shown: bool) -
         rate = 1 - np.sort(rng.random(m))[k - 1]  # scores of runs are uniform
         with_negatives = math.floor(n * truth.negative_share)
         events = rng.binomial(n, truth.event_share)
-        warned = rng.binomial(events, truth.warned)
+        detected = rng.binomial(events, truth.detection)
         false = exact_binomial(rng.binomial(with_negatives, rate), with_negatives)
         met = false.high <= goal.line if shown else false.low <= goal.budget
-        p_value = binom.sf(warned - 1, events, truth.blind)
-        enough = events >= goal.event_count_min and warned > 0
-        enough = enough and exact_binomial(warned, events).low >= goal.detection_min
+        p_value = binom.sf(detected - 1, events, truth.chance)
+        enough = events >= goal.event_count_min and detected > 0
+        enough = enough and exact_binomial(detected, events).low >= goal.detection_min
         found.append(bool(met and enough and p_value <= goal.alpha / goal.candidates))
     return found
 
@@ -61,7 +61,7 @@ def test_a_plan_by_runs_has_the_power_that_a_simulation_has(
     m: int, n: int, shown: bool, changes: dict[str, Any]
 ) -> None:
     goal = RunsGoal(**changes)
-    truth = RunsAssumed(warned=0.5, event_share=0.9, negative_share=0.75, blind=0.2)
+    truth = RunsAssumed(detection=0.5, event_share=0.9, negative_share=0.75, chance=0.2)
     power = power_by_runs(goal, truth, m, n, shown=shown)
     share = np.mean(simulated(goal, truth, m, n, shown))
     assert 0.05 < power < 0.995
@@ -70,7 +70,7 @@ def test_a_plan_by_runs_has_the_power_that_a_simulation_has(
 
 def test_a_plan_by_runs_is_the_least_that_has_the_power() -> None:
     goal = RunsGoal()
-    truth = RunsAssumed(warned=0.5, event_share=0.9, negative_share=0.75, blind=0.2)
+    truth = RunsAssumed(detection=0.5, event_share=0.9, negative_share=0.75, chance=0.2)
     found = plan_by_runs(goal, lambda m: truth)
     assert [row.calibration for row in found.rows] == [19, 39, 59, 99, 199, 399]
     assert found.rows[0].upper > 2 * goal.budget
@@ -80,7 +80,7 @@ def test_a_plan_by_runs_is_the_least_that_has_the_power() -> None:
         assert power_by_runs(goal, truth, row.calibration, row.held_out) >= goal.power
         assert power_by_runs(goal, truth, row.calibration, row.held_out - 1) < goal.power
     assert found.rows[0].transfer is None  # the rate of so few is too often above the line
-    hopeless = plan_by_runs(goal, lambda m: replace(truth, blind=0.6))
+    hopeless = plan_by_runs(goal, lambda m: replace(truth, chance=0.6))
     assert hopeless.chosen is None
     assert (
         plan_by_runs(replace(goal, calibration="conditional"), lambda m: truth).rows[0].calibration
@@ -91,7 +91,6 @@ def test_a_plan_by_runs_is_the_least_that_has_the_power() -> None:
 def assumed(**changes: Any) -> Assumed:
     settings: dict[str, Any] = {
         "coverage": 0.5,
-        "windows": {0.05: 10.0, 0.1: 10.0, 0.01: 10.0},
         "event_share": 0.9,
         "negative_share": 0.75,
     }
@@ -156,36 +155,43 @@ def test_chance_must_be_beaten_as_well(chance: float, candidates: int) -> None:
 
 def test_too_few_runs_have_no_power_at_all() -> None:
     goal = Goal()
-    assert power_of_budget(goal, 0.05, 10.0, m=18, n=1000) == 0  # no finite threshold
-    assert power_of_budget(goal, 0.05, 10.0, m=95, n=59) == 0  # silence proves nothing yet
     assert power_of_coverage(goal, assumed(), 29) == 0  # fewer events than are asked for
-    assert power_of(goal, assumed(), 18, 10_000) == 0
+    assert power_of(goal, assumed(), 18, 10_000) == 0  # no finite threshold
+    by_runs, truth = RunsGoal(), RunsAssumed(0.5, 0.9, 0.75)
+    assert power_of_rate(by_runs, 18, 1000) == 0
+    assert power_of_rate(by_runs, 39, 0) == 0
+    assert power_of_rate(by_runs, 399, 47, shown=True) == 0  # silence proves nothing yet
+    assert power_of_rate(by_runs, 399, 48, shown=True) > 0
+    assert power_by_runs(by_runs, truth, 39, 29) == 0
+
+
+def test_a_promise_by_windows_asks_held_out_runs_for_coverage_alone() -> None:
+    found = plan(Goal(), lambda m: assumed())
+    assert len({row.held_out for row in found.rows}) == 1
+    for n in (40, 60, 150):
+        assert power_of(Goal(), assumed(), 19, n) == power_of_coverage(Goal(), assumed(), n)
+
+
+@given(n=st.integers(30, 2000), coverage=st.floats(0.45, 1.0), share=st.floats(0.5, 1.0))
+def test_a_probability_is_one_and_more_runs_never_hurt(
+    n: int, coverage: float, share: float
+) -> None:
+    truth = assumed(coverage=coverage, event_share=share)
+    power = power_of(Goal(), truth, 19, n)
+    assert 0 <= power <= 1
+    assert power_of(Goal(), truth, 19, 2 * n) >= power - 1e-9
 
 
 @given(
-    k=st.floats(1, 200),
-    m=st.integers(19, 2000),
-    n=st.integers(60, 3000),
-    eps=st.floats(0.001, 0.05),
+    m=st.integers(19, 500),
+    n=st.integers(1, 500),
+    calibration=st.sampled_from(["marginal", "conditional"]),
 )
-def test_a_probability_is_one_and_more_runs_never_hurt(
-    k: float, m: int, n: int, eps: float
-) -> None:
-    goal = Goal(eps=eps)
-    n += runs_for_zero(goal.line(0.05))
-    power = power_of_budget(goal, 0.05, k, m, n)
-    assert 0 <= power <= 1
-    assert power_of_budget(goal, 0.05, k, m, 2 * n) >= power - 1e-9
-
-
-def test_more_independent_windows_take_fewer_runs() -> None:
-    def held_out(k: float) -> int:
-        found = plan(Goal(), lambda m: assumed(windows={0.05: k})).chosen
-        assert found is not None
-        assert found.held_out is not None
-        return found.held_out
-
-    assert held_out(40) <= held_out(10) < held_out(5)
+def test_what_is_shown_is_not_refuted(m: int, n: int, calibration: str) -> None:
+    goal = RunsGoal(calibration=calibration)
+    shown, promised = (power_of_rate(goal, m, n, shown=shown) for shown in (True, False))
+    assert -1e-9 <= shown <= promised + 1e-9
+    assert promised <= 1 + 1e-9
 
 
 def test_the_plan_of_round_numbers() -> None:
@@ -201,19 +207,9 @@ def test_the_plan_of_round_numbers() -> None:
     assert power_of(Goal(), assumed(), 95, row.held_out) >= 0.8
     assert power_of(Goal(), assumed(), 95, row.held_out - 1) < 0.8
     alone = [runs for runs in found.alone.values() if runs is not None]
-    assert len(alone) == 3
+    assert len(alone) == 2  # events, and coverage
     assert max(alone) <= row.held_out
     assert found.null_draws == 19
-
-
-def test_where_calibration_scatters_too_much_more_of_it_is_planned() -> None:
-    # With few windows a run, 95 calibration runs scatter by about the tolerance.
-    found = plan(Goal(power=0.9), lambda m: assumed(windows={0.05: 4.0}))
-    totals = {row.calibration: row.total for row in found.rows if row.calibration >= 95}
-    assert found.chosen is not None
-    assert found.chosen.calibration > 95
-    assert found.chosen.total == min(total for total in totals.values() if total is not None)
-    assert plan(Goal(power=0.95), lambda m: assumed(windows={0.05: 3.0})).rows[2].held_out is None
 
 
 def test_no_plan_where_no_number_of_runs_helps() -> None:
@@ -226,21 +222,14 @@ def test_no_plan_where_no_number_of_runs_helps() -> None:
     assert worse_than_chance.alone["better than chance (0.60)"] is None
 
 
-def test_two_budgets_take_more_runs_than_one_and_a_spare_one_none() -> None:
-    one = Goal(targets=(0.05,))
-    both = replace(one, targets=(0.05, 0.1), min_targets_ok=2)
-    spare = replace(one, targets=(0.05, 0.1), min_targets_ok=1)
-    n = 150
-    powers = [power_of(goal, assumed(), 95, n) for goal in (both, one, spare)]
-    assert powers == sorted(powers)
-    assert powers[0] < powers[2]
-
-
-def test_a_target_that_the_runs_cannot_pay_for_is_not_met() -> None:
-    goal = Goal(targets=(0.01, 0.05, 0.1), min_targets_ok=2)
-    needs_all = replace(goal, min_targets_ok=3)
-    assert power_of(goal, assumed(), 95, 400) > 0.5
-    assert power_of(needs_all, assumed(), 95, 400) == 0
+def test_targets_beside_the_primary_one_take_no_more_runs() -> None:
+    """Those that the runs cannot pay for do not count; the others are promised like it."""
+    one, three = Goal(), Goal(targets=(0.01, 0.05, 0.1))
+    assert power_of(three, assumed(), 95, 150) == power_of(one, assumed(), 95, 150) > 0.5
+    row = plan(three, lambda m: assumed()).chosen
+    assert row is not None
+    assert (row.calibration, row.budgets[0.01]) == (95, 0.0)
+    assert row.budgets[0.1] == pytest.approx(0.1 - 0.9 / 95)
 
 
 def test_the_coverage_may_depend_on_the_rate_that_is_bought() -> None:

@@ -20,7 +20,7 @@ from gmb_hf.report.style import save_figure
 
 @pytest.fixture(scope="module")
 def judged() -> Evaluated:
-    explore, held_out = made_up(60, 0), made_up(24, 300)
+    explore, held_out = made_up(60, 0), made_up(40, 300)
     design = DESIGN.replace(health_alpha=0.001, event_count_min=20)
     lock, _ = make_lock(design, explore)
     return Evaluated(lock, evaluate_lock(lock, held_out).results, explore, held_out)

@@ -182,6 +182,6 @@ def test_ctrl_c_says_how_to_go_on(monkeypatch, capsys, tmp_path):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(grokking, "train", interrupted)
+    monkeypatch.setattr("gmb_hf.training.seeds.train_seeds", interrupted)
     assert grokking.main([*SMALL, "--out", str(tmp_path)]) == 130
     assert capsys.readouterr().err.startswith("interrupted; the same command goes on from")

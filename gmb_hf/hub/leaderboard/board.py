@@ -24,36 +24,35 @@ from markupsafe import Markup
 
 from gmb_hf._version import __version__
 from gmb_hf.base.errors import InputError
-from gmb_hf.base.escape import number, one_line, p_value, percent, steps
+from gmb_hf.base.escape import number, one_line, p_value, percent, steps, yes_no
 from gmb_hf.base.files import whole_folder
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import Column, Table
+from gmb_hf.benchmark.baselines import BaselineRecord
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, FirstAlarmRecord
 from gmb_hf.benchmark.prepare import decided_runs
 from gmb_hf.benchmark.records import INCONCLUSIVE, LABELS, SUPPORTED
 from gmb_hf.benchmark.results import Results
 from gmb_hf.core.thresholds import in_words
 from gmb_hf.hub.cards import CARD
-from gmb_hf.hub.leaderboard.check import CheckRecord
+from gmb_hf.hub.leaderboard.check import CheckedScore, CheckRecord
 from gmb_hf.hub.leaderboard.submission import Submission, is_link
 from gmb_hf.hub.panels import EXPLORE, HELD_OUT, PREFIX, FrozenPanel
 from gmb_hf.indicators import catalogue
-from gmb_hf.report.answer import BLIND_ALARM, hardest, primary_budget, reason
+from gmb_hf.report.answer import OUTCOMES, outcome_shares, primary_target, reason
 from gmb_hf.report.page import (
     CLASSES,
-    OUTCOMES,
     SCRIPTS,
     Run,
     alarms_of,
-    blind_name,
+    baseline_name,
     budget_data,
     class_of,
     embedded,
-    outcome_counts,
     timing,
 )
 from gmb_hf.report.sheet import asset, templates
-from gmb_hf.report.tables import FALSELY_ALARMED, WARNED
+from gmb_hf.report.tables import DETECTION, FALSE_ALARMS, estimate
 
 TRIAL = "trial"
 """Where the entries of a trial are said to be from."""
@@ -65,19 +64,29 @@ _STYLE, _SCRIPT = "style.css", "board.js"
 class Entry(NamedTuple):
     """One score on one panel, as a trial or the check of a submission found it."""
 
-    name: str
-    kind: str
+    score: CheckedScore
     panel: str
-    sign: int
-    first: FirstAlarmRecord
     budget: float
-    label_by_windows: str
-    auc: float | None
     locked: str
     lock: str
     n_scores: int
     submission: Submission | None = None
     check: CheckRecord | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the score."""
+        return self.score.name
+
+    @property
+    def kind(self) -> str:
+        """The class of the score."""
+        return self.score.kind
+
+    @property
+    def first(self) -> FirstAlarmRecord:
+        """Its first alarms."""
+        return self.score.first_alarm
 
     @property
     def at(self) -> FirstAlarmPointRecord:
@@ -97,7 +106,7 @@ class Entry(NamedTuple):
     @property
     def shown_name(self) -> str:
         """Its name, and whether it is reversed."""
-        return f"{self.name} (reversed)" if self.sign == -1 else self.name
+        return f"{self.name} (reversed)" if self.score.sign == -1 else self.name
 
     @property
     def page(self) -> str:
@@ -117,12 +126,12 @@ class Entry(NamedTuple):
     @property
     def label_rank(self) -> int:
         """Labels are sorted in their order, not by their letters."""
-        return LABELS.index(self.first.label)
+        return LABELS.index(self.score.label)
 
     @property
     def search(self) -> str:
         """What the search looks at."""
-        said = [self.shown_name, self.panel, self.first.label, *map(reason, self.first.reasons)]
+        said = [self.shown_name, self.panel, self.score.label, *map(reason, self.score.reasons)]
         if self.submission is not None:
             record = self.submission.record
             said += [record.name, record.author, record.claim, record.paper]
@@ -130,14 +139,19 @@ class Entry(NamedTuple):
 
     @property
     def over_budget(self) -> bool:
-        """Whether more runs were falsely alarmed than the budget allows, by the interval."""
+        """Whether more runs have a false alarm than the budget allows, by the interval."""
         return self.at.state == "missed"
 
     @property
     def rank(self) -> tuple[int, float, float, str, str]:
-        """What is best comes first: those that keep the budget, by the share warned of."""
-        at = self.at
-        return (self.over_budget, -(at.warned or 0.0), at.false_share or 0.0, self.name, self.page)
+        """What is best comes first: those that keep the budget, by detection rate."""
+        false = self.at.false_alarm_rate or 0.0
+        return (self.over_budget, -self.detected, false, self.name, self.page)
+
+    @property
+    def detected(self) -> float:
+        """The detection rate, 0 without events."""
+        return self.at.detection_rate or 0.0
 
 
 @dataclass(frozen=True)
@@ -159,7 +173,7 @@ class PanelOnBoard:
 
     @cached_property
     def retrained(self) -> list[Entry]:
-        """Those on own runs of its law, which are other runs."""
+        """Those on own runs of its configuration, which are other runs."""
         return [entry for entry in self.entries if entry.own]
 
     @cached_property
@@ -206,7 +220,7 @@ class PanelOnBoard:
 
     def best(self, kind: str) -> Entry | None:
         """The best of a class on its own runs."""
-        return next((one for one in self.ranked if one.kind == kind and one.at.warned), None)
+        return next((one for one in self.ranked if one.kind == kind and one.detected), None)
 
     @cached_property
     def subject(self) -> str:
@@ -220,34 +234,37 @@ class PanelOnBoard:
         own = [entry for entry in self.ranked if entry.kind == self.subject]
         if not own:
             return "Nothing has been judged on this panel's own runs yet."
-        passed = [entry for entry in own if entry.first.label == SUPPORTED]
+        passed = [entry for entry in own if entry.score.alarm_eligible]
         scores = f"{len(own):,} {self.subject} score{'s' * (len(own) != 1)}"
         budget = in_words(own[0].budget)
         said = f"{len(passed) or 'None'} of {scores} may raise an alarm with a budget of {budget}"
-        undecided = sum(entry.first.label == INCONCLUSIVE for entry in own)
+        undecided = sum(entry.score.label == INCONCLUSIVE for entry in own)
         if undecided and not passed:
             said += f"; {undecided:,} need{'s' * (undecided == 1)} more runs to be decided"
         best = next(iter(passed or own))
-        at, blind = best.at, hardest(best.at)
-        if at.warned is None:
+        at, name = best.at, one_line(best.shown_name)
+        if at.detection_rate is None:
             return f"{said}."
-        lead = "" if at.lead_median is None else f", {steps(at.lead_median)} steps ahead in median"
-        name = one_line(best.shown_name) + " (scores as submitted)" * (not best.built_in)
-        chance = "" if blind is None else f"; the hardest blind alarm warned of {percent(blind)}"
+        if not best.built_in:
+            name += " (scores as submitted)"
+        chance = "" if at.chance is None else f" (chance: {percent(at.chance)})"
+        lead = ""
+        if at.lead_median is not None:
+            lead = f", with a median lead time of {steps(at.lead_median)} steps"
         return (
-            f"{said}. The best{' of them' if passed else ''}, {name}, warned "
-            f"of {percent(at.warned)} {_interval(at.warned_interval)} of {at.n_events:,} events"
-            f"{lead}, and {percent(at.false_share)} {_interval(at.false_interval)} of "
-            f"{at.n_runs:,} runs were falsely alarmed{chance}."
+            f"{said}. The best{' of them' if passed else ''}, {name}, detected "
+            f"{estimate(at.detection_rate, at.detection_interval, percent)} of {at.n_events:,} "
+            f"events{chance}{lead}; "
+            f"{estimate(at.false_alarm_rate, at.false_alarm_interval, percent)} of "
+            f"{at.n_runs:,} runs had a false alarm."
         )
 
     @property
     def others(self) -> str:
-        """How many of the other classes may act, in a sentence; empty where none may."""
-        counts = Counter(one.kind for one in self.ranked if one.first.label == SUPPORTED)
-        found = [f"{counts[kind]} {kind}" for kind in CLASSES if counts[kind]]
-        found = [text for text in found if not text.endswith(f" {self.subject}")]
-        return f"Of the other classes, these pass: {', '.join(found)}." if found else ""
+        """How many of the other classes pass every gate, in a sentence; empty where none does."""
+        counts = Counter(one.kind for one in self.ranked if one.score.label == SUPPORTED)
+        found = [f"{counts[k]} {k}" for k in CLASSES if counts[k] and k != self.subject]
+        return f"Of the other classes, these pass every gate: {', '.join(found)}." if found else ""
 
 
 @dataclass(frozen=True)
@@ -358,21 +375,17 @@ def _of_trial(folder: Path) -> Iterator[Entry]:
             runs[0].fingerprint != panel.entry.fingerprint
         ):
             raise InputError(f"{path}: is not of the runs that panel {panel.name!r} has here")
-        budget, source = primary_budget(results), results.x_provenance
+        budget, source = results.primary_run_budget, results.x_provenance
         if budget is None or not results.locked:
             raise InputError(f"{path}: was not judged by a lock of protocol strict")
         candidates = results.design.candidates if results.design else ()
+        target = primary_target(results)
         for item in results.indicators:
-            if item.x_first_alarm is not None:
+            if (first := item.x_first_alarm) is not None:
                 yield Entry(
-                    name=item.name,
-                    kind=class_of(item),
+                    CheckedScore.of(item, first, kind=class_of(item), target=target),
                     panel=panel.name,
-                    sign=item.x_sign or 1,
-                    first=item.x_first_alarm,
                     budget=budget,
-                    label_by_windows=item.label,
-                    auc=item.layer_A.auc,
                     locked=results.meta.date,
                     lock=(source.lock_hash or "") if source else "",
                     n_scores=len(candidates),
@@ -382,14 +395,9 @@ def _of_trial(folder: Path) -> Iterator[Entry]:
 def _of_submission(submission: Submission, check: CheckRecord) -> Iterator[Entry]:
     for score in check.scores:
         yield Entry(
-            name=score.name,
-            kind=score.kind if score.kind in CLASSES else "undeclared",
+            score,
             panel=submission.record.panel,
-            sign=score.sign,
-            first=score.first_alarm,
             budget=check.budget,
-            label_by_windows=score.label_by_windows,
-            auc=score.auc,
             locked=check.locked,
             lock=submission.record.lock_hash,
             n_scores=check.n_scores,
@@ -478,8 +486,8 @@ class _Site:
         text = yaml.safe_dump(header, sort_keys=False, allow_unicode=True)
         return (
             f"---\n{text}---\n\n# GMB leaderboard\n\n"
-            "Which scores announce grokking, on frozen runs. Made by `gmb leaderboard build`; open "
-            "`index.html`.\n"
+            "Which scores detect grokking before it comes, on frozen runs. Made by `gmb "
+            "leaderboard build`; open `index.html`.\n"
         )
 
     def _index(self) -> dict[str, Any]:
@@ -534,17 +542,17 @@ class _IndexRow(NamedTuple):
 
     @property
     def n_supported(self) -> int:
-        """On how many panels it may act."""
-        return sum(entry.first.label == SUPPORTED for entry in self.judged)
+        """On how many panels it may raise an alarm."""
+        return sum(entry.score.alarm_eligible for entry in self.judged)
 
     @property
     def mean(self) -> float:
-        """The share warned of, mean over the panels it was judged on."""
-        return sum(entry.at.warned or 0.0 for entry in self.judged) / len(self.judged)
+        """The detection rate, mean over the panels it was judged on."""
+        return sum(entry.detected for entry in self.judged) / len(self.judged)
 
     @property
     def rank(self) -> tuple[float, float, str]:
-        """By the panels it may act on, then by the share warned of."""
+        """By the panels it may raise an alarm on, then by detection rate."""
         return (-self.n_supported, -self.mean, self.page)
 
 
@@ -568,16 +576,14 @@ def _summed_up(rows: Mapping[str, Sequence[_IndexRow]], n_panels: int) -> str:
 
 
 def _of_panel(board: PanelOnBoard) -> dict[str, Any]:
-    labels = [one for one in LABELS if any(one == entry.first.label for entry in board.ranked)]
+    labels = [one for one in LABELS if any(one == entry.score.label for entry in board.ranked)]
     locks = {entry.lock for entry in board.entries if not entry.own}
     ledger = {one.lock_hash for one in board.panel.ledger().locks}
-    counts = outcome_counts(board.ranked[0].at) if board.ranked else {}
     return {
         "board": board,
         "classes": board.classes(board.ranked),
         "labels": labels,
         "n_locks": len(locks | ledger),
-        "n_judged": sum(counts.values()),
         "origins": [
             name
             for name, is_trial in (("trial", True), ("submission", False))
@@ -591,17 +597,10 @@ def _of_score(entries: Sequence[Entry], panels: Mapping[str, PanelOnBoard]) -> d
     known = None
     if first.built_in and first.name in catalogue.names():
         known = catalogue.get(first.name)
-    blind = [
-        [(blind_name(name), one) for name, one in entry.at.comparisons.items()] for entry in entries
-    ]
-    charts = [
-        _charts(entry, panels[entry.panel], beside)
-        for entry, beside in zip(entries, blind, strict=True)
-    ]
+    charts = [_charts(entry, panels[entry.panel]) for entry in entries]
     return {
         "entry": first,
         "entries": entries,
-        "blind": blind,
         "data": Markup(f"[{','.join(charts)}]"),
         "known": known,
         "heading": CLASSES[first.kind],
@@ -631,24 +630,27 @@ def _table(entries: Sequence[Entry]) -> Table:
     """Every number of the tables, in full."""
     columns = (
         Column("score", take="name"),
-        Column("sign", "{:+d}".format, take="sign"),
+        Column("sign", "{:+d}".format, take="score.sign"),
         Column("class", take="kind"),
         Column("panel", take="panel"),
         Column("from", take="origin"),
         Column("own_runs", str, take=lambda one: str(one.own).lower()),
-        Column("label_by_runs", take="first.label"),
+        Column("label", take="score.label"),
+        Column("alarm_eligible", yes_no, take="score.alarm_eligible"),
         Column("budget", number, take="budget"),
-        *WARNED,
-        *FALSELY_ALARMED,
-        Column("hardest_blind", number, take=lambda one: hardest(one.at)),
+        *DETECTION,
+        *FALSE_ALARMS,
+        Column("chance", number, take="at.chance"),
         Column("lead_median", steps, take="at.lead_median"),
         Column("p_adjusted", number, take="first.p_adjusted"),
         Column("n_events", "{:,}".format, take="at.n_events"),
         Column("n_runs", "{:,}".format, take="at.n_runs"),
-        Column("label_by_windows", take="label_by_windows"),
+        Column("coverage", number, take="score.coverage"),
+        Column("chance_by_windows", number, take="score.chance_by_windows"),
+        Column("AUC", number, take="score.auc"),
         Column("lock", take="lock"),
     )
-    return Table.of(entries, columns, "leaderboard", "The leaderboard, by runs")
+    return Table.of(entries, columns, "leaderboard", "The leaderboard, at the primary points")
 
 
 @cache
@@ -659,67 +661,43 @@ def _environment() -> Environment:
         percent=percent, steps=steps, p=p_value, interval=_interval, reason=reason
     )
     environment.globals.update(
-        hardest=hardest,
-        bar=_bar,
+        baselines=_baselines,
         is_link=is_link,
         number=number,
-        outcomes=OUTCOMES,
+        outcome_shares=outcome_shares,
+        outcomes={name: OUTCOMES[name] for name in _DRAWN},
         version=__version__,
-        supported=SUPPORTED,
         trial_name=TRIAL,
-        blind_class=BLIND_ALARM,
     )
     return environment
 
 
-# Parts of pages, made of numbers alone.
+_DRAWN = ("timely", "early", "miss", "rejection", "false")  # from left to right
 
 
 def _interval(interval: IntervalRecord | None) -> str:
-    if interval is None:
-        return ""
-    return f"[{percent(interval.low)}, {percent(interval.high)}]"
+    return f"[{percent(interval.low)}, {percent(interval.high)}]" if interval else ""
 
 
-def _bar(at: FirstAlarmPointRecord) -> Markup:
-    """What becomes of 100 runs, as one line; what a blind alarm warns of is a mark on it."""
-    counts = outcome_counts(at)
-    total = max(1, sum(counts.values()))
-    order = ("timely", "early", "missed", "quiet", "false")
-    said = ", ".join(f"{OUTCOMES[name]} {counts[name]}" for name in order if counts[name])
-    parts: list[str] = []
-    x = 0.0
-    for name in order:
-        width = 100 * counts[name] / total
-        if width:
-            parts.append(
-                f'<rect class="{name}" x="{x:.2f}%" y="2" width="{width:.2f}%" height="12"/>'
-            )
-        x += width
-    blind = hardest(at)
-    if blind is not None:
-        place = f"{100 * blind * at.n_events / total:.2f}%"
-        for kind in ("halo", "blind"):
-            parts.append(f'<line class="{kind}" x1="{place}" x2="{place}" y1="0" y2="16"/>')
-    label = f"Of {total:,} runs: {said}"
-    return Markup(
-        f'<svg class="outcome" role="img" aria-label="{label}"><title>{label}</title>'
-        f"{''.join(parts)}</svg>"
-    )
+def _baselines(at: FirstAlarmPointRecord) -> list[tuple[str, BaselineRecord]]:
+    """The chance baselines and controls of a point, by what they are called."""
+    return [(baseline_name(name), one) for name, one in at.beside.items()]
 
 
-def _charts(entry: Entry, board: PanelOnBoard, blind: Sequence[tuple[str, Any]]) -> str:
+def _charts(entry: Entry, board: PanelOnBoard) -> str:
     """What the charts of a report need of an entry, as JSON: the page around it, and the score."""
-    runs = () if entry.own else board.events
-    interval = entry.at.warned_interval
+    runs, at = () if entry.own else board.events, budget_data(entry.at)
     score = {
         "alarms": alarms_of(entry.first, runs, board.design, entry.at) if runs else None,
         "leads": [],
         "targets": [],
         "budgets": [budget_data(one) for one in entry.first.at_budget],
-        "warned": entry.at.warned,
-        "warnedInterval": None if interval is None else (interval.low, interval.high),
-        "blind": [{"name": name, "warned": one.warned, "p": one.p_value} for name, one in blind],
+        "detected": at["detected"],
+        "detectedInterval": at["detectedInterval"],
+        "baselines": [
+            {"name": name, "detected": one.detection_rate, "p": one.p_value}
+            for name, one in _baselines(entry.at)
+        ],
     }
     around = board.own_runs if entry.own else board.around
     return f'{around[:-1]},"score":{embedded(score)}}}'

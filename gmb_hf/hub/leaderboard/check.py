@@ -24,14 +24,17 @@ from gmb_hf.base.escape import one_line
 from gmb_hf.base.files import json_text, read_bytes, read_json, write_text
 from gmb_hf.base.fingerprints import SHOWN
 from gmb_hf.base.schemas import Schema, dated
+from gmb_hf.base.tables import follow
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.older import SCHEMA as RESULTS_SCHEMA
+from gmb_hf.benchmark.older import codes_1, first_alarm_1, tolerant, worse_of
 from gmb_hf.benchmark.prepare import prepare
+from gmb_hf.benchmark.records import INCONCLUSIVE, SUPPORTED, Label
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord
-from gmb_hf.design.design import Design
+from gmb_hf.design.design import SEEDS, Design
 from gmb_hf.design.lock import SCHEMA as LOCK_SCHEMA
 from gmb_hf.design.lock import Lock
 from gmb_hf.hub.leaderboard import submission as submissions
@@ -51,7 +54,8 @@ from gmb_hf.hub.sources import part_of
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.catalogue import Indicator, Observables
 from gmb_hf.indicators.causal import Values
-from gmb_hf.report.page import class_of
+from gmb_hf.report.answer import primary_target
+from gmb_hf.report.page import CLASSES, class_of
 from gmb_hf.runs.joining import join_scores
 from gmb_hf.runs.metadata import EXTERNAL
 from gmb_hf.runs.runlog import RunLog
@@ -71,33 +75,79 @@ _LEFT_OUT = ("tables", "x_published", "x_checksums", "x_checksum")
 _WORDS = ("x_sentence", "sentence", "sensitivity_notes", "comments", "x_null_reasons")
 """What a later version may word otherwise."""
 _VERDICTS = (
-    *("label", "label_by_windows", "reasons", "x_reasons", "x_alarm_eligible", "scope"),
-    *("met", "state", "x_state", "p_adjusted", "x_p_adjusted", "runs_to_settle", "numbers"),
+    *("label", "reasons", "x_reasons", "x_alarm_eligible", "alarm_eligible", "x_gates", "x_scope"),
+    *("x_runs_to_settle", "state", "x_state", "x_budget_state", "x_budget_pass", "x_passed"),
+    *("fpr_min", "pass_rate", "label_flip_rate", "x_central_passes", "passes", "layer_b_pass"),
+    *("x_label_by_windows", "x_label_by_runs", "x_sentence_by_windows", "x_sentence_by_runs"),
+    *("p_adjusted", "x_p_adjusted", "seeds_explore", "x_undeclared", "numbers"),
 )
-"""What a later schema may conclude otherwise from the same numbers."""
+"""What a later schema may conclude otherwise from the same scores, or count by another rule."""
 
 
 def _upgrade_1(content: dict[str, Any]) -> dict[str, Any]:
-    """A check of schema 1, which named a label of each unit."""
-    return {**dated(content, 2), "submission": _submission_1(content.get("submission"))}
+    """A check of schema 1, which named a label of each unit; that by runs decided."""
+    said, scores = content.get("submission"), content.get("scores")
+    found = dated(content, 2)
+    if isinstance(said, dict):
+        found["submission"] = submissions.SCHEMA.upgraded(said, 1)
+    if isinstance(scores, list):
+        found["scores"] = [tolerant(_score_1, one) for one in scores]
+    return found
 
 
-def _submission_1(said: Any) -> Any:
-    return submissions.SCHEMA.upgraded(said, 1) if isinstance(said, dict) else said
+def _score_1(score: dict[str, Any]) -> dict[str, Any]:
+    first, windows = score["first_alarm"], score["label_by_windows"]
+    # Nearly always a budget straddled that the rule of today finds met.
+    undecided = windows == INCONCLUSIVE and first["label"] == SUPPORTED
+    label = first["label"] if undecided else worse_of(windows, first["label"])
+    return {
+        **{key: value for key, value in score.items() if key != "label_by_windows"},
+        "label": label,
+        "alarm_eligible": label == SUPPORTED and not first["reasons"],
+        "reasons": codes_1(first["reasons"], "runs"),
+        "sentence": first["sentence"],
+        "first_alarm": first_alarm_1(first),
+    }
 
 
 SCHEMA = Schema("check of a submission", (_upgrade_1,))
 
 
 class CheckedScore(Section):
-    """One score of a submission as the check found it."""
+    """One score with its verdict: of a submission as the check found it, or of a trial."""
 
     name: str
     kind: str
     sign: Literal[1, -1] = 1
-    label_by_windows: str
-    auc: Number = None
+    label: Label
+    alarm_eligible: bool
+    reasons: Many[str] = ()
+    sentence: str = ""
     first_alarm: FirstAlarmRecord
+    # By windows, at the primary target.
+    coverage: Number = None
+    chance_by_windows: Number = None
+    auc: Number = None
+
+    @classmethod
+    def of(
+        cls, item: IndicatorRecord, first: FirstAlarmRecord, *, kind: str, target: float
+    ) -> CheckedScore:
+        """What is shown of a score, with its first alarms, its class and the primary target."""
+        point = item.point(target)
+        return cls(
+            name=item.name,
+            kind=kind if kind in CLASSES else "undeclared",
+            sign=item.x_sign or 1,
+            label=item.label,
+            alarm_eligible=bool(item.x_alarm_eligible),
+            reasons=item.x_reasons,
+            sentence=item.x_sentence,
+            first_alarm=first,
+            coverage=follow(point, "coverage"),
+            chance_by_windows=follow(point, "chance"),
+            auc=item.layer_A.auc,
+        )
 
 
 class CheckRecord(Section):
@@ -429,9 +479,14 @@ def _expected(panel: FrozenPanel, lock: Lock, *, retrained: bool) -> Design:
             if place.startswith("meta.")
         },
     }
+    own = panel.design()
     if retrained:
-        fields |= {name: getattr(lock.design, name) for name in ("seeds_explore", "seeds_eval")}
-    return panel.design().replace(**fields)
+        left_open = [*own.undeclared, *lock.design.undeclared]
+        if not lock.design.seeds_explore:  # before a lock had to say so
+            left_open.append("seeds_explore")
+        fields |= {name: getattr(lock.design, name) for name in SEEDS}
+        fields["undeclared"] = tuple(dict.fromkeys(left_open))
+    return own.replace(**fields)
 
 
 def _without(plain: dict[str, Any], left_out: Mapping[str, set[str]]) -> dict[str, Any]:
@@ -455,6 +510,8 @@ def _compared(
     equal = 0
     for path, submitted, found in _leaves(theirs, ours, ""):
         name = path.rpartition(".")[2].partition("[")[0]
+        if ".x_null_reasons." in path:  # its keys are paths
+            name = "x_null_reasons"
         if name in passed_over or (submitted is _ABSENT and _ADDED in passed_over):
             continue
         if _same(submitted, found):
@@ -520,7 +577,7 @@ def _not_checked(submission: Submission) -> Iterator[str]:
         yield f"{said}: that its numbers are computed from these logs, and causally{by}"
         yield f"{said}: that it is {score.kind}, as its author says"
     if record.retrained:
-        yield "that the runs are trainings of the panel's law, all of them and unchosen"
+        yield "that the runs are trainings of the panel's configuration, all of them and unchosen"
     yield "how often held-out runs were looked at before this lock: they lie open"
 
 
@@ -532,17 +589,10 @@ def _budget(results: Results) -> float:
 
 
 def _scores(submission: Submission, results: Results) -> Iterator[CheckedScore]:
+    target = primary_target(results)
     for item in results.indicators:
-        if item.family == "control" or item.x_first_alarm is None:
-            continue
-        yield CheckedScore(
-            name=item.name,
-            kind=_kind(submission, item),
-            sign=item.x_sign or 1,
-            label_by_windows=item.label,
-            auc=item.layer_A.auc,
-            first_alarm=item.x_first_alarm,
-        )
+        if item.family != "control" and (first := item.x_first_alarm) is not None:
+            yield CheckedScore.of(item, first, kind=_kind(submission, item), target=target)
 
 
 def _kind(submission: Submission, item: IndicatorRecord) -> str:

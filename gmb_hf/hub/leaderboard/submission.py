@@ -38,7 +38,6 @@ from gmb_hf.hub.cards import CARD, Card, render_card
 from gmb_hf.hub.panels import PREFIX, FrozenPanel
 from gmb_hf.hub.sources import read_runs
 from gmb_hf.indicators.catalogue import KINDS, Indicator, Kind, compute
-from gmb_hf.report.answer import hardest, primary_budget
 from gmb_hf.runs.columns import KEYS
 from gmb_hf.runs.metadata import COLUMN_FAMILIES
 from gmb_hf.runs.runlog import RunLog
@@ -112,7 +111,7 @@ class SubmissionRecord(Section):
     paper: Annotated[str, Field(max_length=300)] = ""
     panel: str
     fingerprint: str = Field(description="of the panel's runs")
-    retrained: bool = Field(False, description="judged on own runs of the panel's law")
+    retrained: bool = Field(False, description="judged on own runs of the panel's configuration")
     code: Many[CodeRecord]
     scores: dict[str, ScoreRecord] = Field(
         default_factory=dict, description="those that gmb-hf does not compute"
@@ -218,7 +217,7 @@ def submit(
         author, claim, paper: who, what in a line, and where one can read of it.
         code: each a repository at a commit, `https://...@COMMIT`, or a file or folder, which is
             copied.
-        panel: whose law own runs follow; of runs of a panel it is known.
+        panel: whose configuration own runs follow; of runs of a panel it is known.
         task_aware: whether the columns know the operation, or the Fourier basis.
         out: the folder of submissions.
 
@@ -238,8 +237,8 @@ def submit(
     home = panel_of_lock(frozen)
     if home is None and panel is None:
         raise InputError(
-            f"{lock}: is on no panel; for own runs of a panel's law say --panel NAME: they are "
-            "listed apart, since runs that are trained again are other runs"
+            f"{lock}: is on no panel; for own runs of a panel's configuration say --panel NAME: "
+            "they are listed apart, since runs that are trained again are other runs"
         )
     if None not in (home, panel) and home != panel:
         raise InputError(f"{lock}: is on panel {home!r}, not {panel!r}; leave out --panel")
@@ -377,7 +376,7 @@ def read_columns(lock: Lock) -> list[str]:
 def _results(path: str | Path) -> Results:
     found = Results.read(path)
     found.verify(str(path))
-    if primary_budget(found) is None:
+    if found.primary_run_budget is None:
         raise InputError(f"{path}: has no first alarms by runs; judge by protocol strict")
     return found
 
@@ -420,13 +419,12 @@ def _code(given: Sequence[str]) -> tuple[dict[str, Path], list[dict[str, str]]]:
 
 
 def _card(record: SubmissionRecord, lock: Lock, results: Results) -> str:
-    budget, rows = primary_budget(results), []
-    for item in results.indicators:
-        first = item.x_first_alarm
-        if item.family == "control" or first is None or budget is None:
-            continue
-        at = first.at(budget)
-        rows.append((item.name, first.label, at, hardest(at)))
+    budget = results.primary_run_budget
+    rows = [
+        (item.name, item.label, item.x_first_alarm.at(budget))
+        for item in results.indicators
+        if item.family != "control" and item.x_first_alarm is not None and budget is not None
+    ]
     paper = record.paper if is_link(record.paper) else ""
     header = {
         "pretty_name": f"GMB submission {record.name}",

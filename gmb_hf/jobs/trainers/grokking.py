@@ -12,14 +12,9 @@ processes it runs data-parallel. `gmb train` is the same on one process.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from gmb_hf.training.config import RunConfig
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,76 +35,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     from gmb_hf.hub.sources import data_source
     from gmb_hf.training.config import parse_seeds
-    from gmb_hf.training.launch import exit_code
+    from gmb_hf.training.launch import exit_code, make_accelerator
     from gmb_hf.training.presets import preset
 
     def work() -> None:
         config = preset(options.preset).changed(options.set)
         seeds = parse_seeds(options.seeds or f"{config.seeds.explore},{config.seeds.evaluate}")
-        paths = train(
+        about = data_source(options.data, config.task) if options.data else {}
+        # After the checks: a mistake is reported before torch is imported.
+        from gmb_hf.training.seeds import train_seeds
+
+        paths = train_seeds(
             config,
             seeds,
             options.out,
             engine=options.engine,
-            cpu=options.cpu,
-            about=data_source(options.data, config.task) if options.data else {},
+            about=about,
             track=options.track,
+            accelerator=make_accelerator(cpu=options.cpu),
         )
         if paths:
             print("\n".join(str(path) for path in paths))
             print(f"next: gmb explore --runs {options.out}/logs")
 
     return exit_code(work)
-
-
-def train(
-    config: RunConfig,
-    seeds: Sequence[int],
-    out: Path,
-    *,
-    engine: str,
-    cpu: bool,
-    about: Mapping[str, Any],
-    track: Sequence[str] = (),
-) -> list[Path]:
-    """Train this process's part; the files of all logs so far on the main process, else none."""
-    from gmb_hf.training import seeds as training
-    from gmb_hf.training.folder import finished_seeds, log_paths
-    from gmb_hf.training.launch import Bar, Listener, make_accelerator, own_share
-    from gmb_hf.training.tracking import SeedTracking, Tracking, installed
-
-    present, notes = installed(track)
-    accelerator = make_accelerator(cpu=cpu)
-    main_process = accelerator.is_main_process
-    if engine == "stacked":
-        seeds = own_share(seeds, accelerator)
-    done = len(set(seeds) & finished_seeds(out))
-    steps = config.training.steps
-    # One bar is enough for a terminal; the other processes train alike.
-    shown = (
-        Bar(len(seeds) * steps, done * steps)
-        if main_process
-        else contextlib.nullcontext(Listener())
-    )
-    for note in notes if main_process else ():
-        print(f"note: {note}", file=sys.stderr)
-    if engine == "single" and not main_process:
-        present = []  # every process trains the same seeds
-    project: Any = {"project": "gmb-train", "config": config.training_identity()}
-    with shown as heard, Tracking(present, out, **project) as tracking:
-        bar = SeedTracking(tracking, heard) if present else heard
-        if engine == "single":
-            given: Any = {"accelerator": accelerator, "about": about}
-            paths = training.train_single(config, seeds, out, listener=bar, **given)
-        else:
-            given = {
-                "device": accelerator.device.type,
-                "callbacks": training.Callbacks(about=about),
-            }
-            training.train_stacked(config, seeds, out, listener=bar, **given)
-            accelerator.wait_for_everyone()
-            paths = log_paths(out)
-    return paths if main_process else []
 
 
 if __name__ == "__main__":
