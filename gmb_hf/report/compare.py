@@ -237,22 +237,15 @@ def _csv(comparison: ResultsComparison, a: str, b: str) -> str:
 
 
 def _json(comparison: ResultsComparison, a: str, b: str) -> str:
-    content: dict[str, Any] = {
-        "a": a,
-        "b": b,
-        "target": comparison.target,
-        "budget": comparison.budget,
-        "comparable": comparison.comparable,
-        "differences": list(comparison.differences),
-        "unknown": list(comparison.unknown),
-        "indicators": [],
-    }
-    for item in comparison.indicators:
-        known = {"name": item.name, "only_in": item.only_in, "changed": item.changed}
-        pairs = item.values.items()
-        both = {key: {"a": two.a, "b": two.b, "changed": two.changed} for key, two in pairs}
-        content["indicators"].append({**known, **both})
+    content: dict[str, Any] = {"a": a, "b": b, "comparable": comparison.comparable}
+    content |= {name: getattr(comparison, name) for name in _STATED}
+    content["indicators"] = [
+        {"name": item.name, "only_in": item.only_in, "changed": item.changed}
+        | {key: {**vars(two), "changed": two.changed} for key, two in item.values.items()}
+        for item in comparison.indicators
+    ]
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
+_STATED = ("target", "budget", "differences", "unknown")
 _WRITERS = {".md": _markdown, ".csv": _csv, ".json": _json}

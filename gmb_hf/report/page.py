@@ -8,8 +8,6 @@ sets it as text content.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +21,7 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import one_line, steps
 from gmb_hf.base.files import write_text
 from gmb_hf.base.stats import IntervalRecord
-from gmb_hf.base.tables import Line, Table, follow
+from gmb_hf.base.tables import follow
 from gmb_hf.benchmark.compat import settings_of
 from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord, FirstAlarmRecord
 from gmb_hf.benchmark.operationality import AchievedRecord
@@ -56,7 +54,7 @@ from gmb_hf.report.answer import (
     shown_name,
     subtitle,
 )
-from gmb_hf.report.sheet import asset, template
+from gmb_hf.report.sheet import frame, template
 from gmb_hf.report.tables import ScoreColumn, budget_tables, score_columns, score_rows, units
 
 SCRIPTS = ("table.js", "score.js")
@@ -132,33 +130,23 @@ def render_page(
         next_command: what to type next.
     """
     found, design = answer(results), results.design  # which is parsed anew at each call
-    columns = score_columns(found)
-    runs, rows = _runs(results.event), _rows(found, columns)
-    done = definition_of_done(results, folder)
-    script = "".join(map(asset, SCRIPTS)) + asset("page.js")
+    said = contents(results, found, folder=folder, note=note, next_command=next_command)
+    runs, rows = _runs(results.event), _rows(found, said["columns"])
     scores = [_score(item, design, found, runs) for item in found.ranked]
     data = {
         "runs": [one._asdict() for one in runs],
         "design": timing(design),
         "by": "windows" if found.budget is None else "runs",
-        "locked": found.locked,
         "scores": scores,
     }
     return template("page.html.j2").render(
-        style=Markup(asset("page.css")),
-        script=Markup(script),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        **frame((*SCRIPTS, "page.js")),
+        **said,
         data=Markup(embedded(data)),
-        results=results,
-        answer=found,
-        reading=reading(results, found),
         subtitle=subtitle(results),
-        note=note,
-        next_command=next_command,
         lacking=[*_lacking(results, design), *_unsound(found, scores)],
         facts=list(_facts(results, found)),
         bars=_bars(found),
-        columns=columns,
         units=units(found),
         classes=[
             (name, heading, own)
@@ -166,15 +154,28 @@ def render_page(
             if (own := [row for row in rows if row.kind == name])
         ],
         labels=list(dict.fromkeys(item.label for item in found.ranked)),
-        boundary=boundary_sentences(results),
-        events=events_sentence(results),
-        calibration=calibration_sentence(results),
-        budgets=[_texts(table) for table in budget_tables(results)],
-        done=done,
-        accepted=all(check.passed for check in done),
-        provenance=list(provenance(results)),
-        version=__version__,
     )
+
+
+def contents(
+    results: Results, found: RankedVerdicts, *, folder: str | Path | None = None, **more: Any
+) -> dict[str, Any]:
+    """What every form of the report says, by the names in its templates; `more` as it is."""
+    done = definition_of_done(results, folder)
+    return {
+        "results": results,
+        "answer": found,
+        "reading": reading(results, found),
+        "columns": score_columns(found),
+        "boundary": boundary_sentences(results),
+        "events": events_sentence(results),
+        "calibration": calibration_sentence(results),
+        "budgets": budget_tables(results),
+        "done": done,
+        "accepted": all(check.passed for check in done),
+        "provenance": list(provenance(results)),
+        **more,
+    }
 
 
 def reading(results: Results, found: RankedVerdicts) -> list[tuple[str, str]]:
@@ -370,16 +371,6 @@ def _rows(found: RankedVerdicts, columns: Sequence[ScoreColumn]) -> list[_Row]:
         known = class_of(item), item.label, may
         rows.append(_Row(place, *known, cells, one_line(words).lower()))
     return rows
-
-
-def _texts(table: Table) -> tuple[list[str], list[list[str]]]:
-    """The headings and the cells of a table, as text."""
-    body = [
-        [column.text(cell) for column, cell in zip(table.columns, row, strict=True)]
-        for row in table.rows
-        if not isinstance(row, Line)
-    ]
-    return [column.name for column in table.columns], body
 
 
 # What a score opens to, for the script.

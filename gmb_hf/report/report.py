@@ -17,25 +17,18 @@ from gmb_hf.benchmark.compat import Reproduction
 from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results
-from gmb_hf.benchmark.validation import definition_of_done
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.report.answer import (
     GROUPS,
     RankedVerdicts,
     answer,
-    boundary_sentences,
-    calibration_sentence,
-    events_sentence,
     group_of,
-    provenance,
 )
-from gmb_hf.report.page import reading, write_page
+from gmb_hf.report.page import contents, write_page
 from gmb_hf.report.sheet import template
 from gmb_hf.report.tables import (
-    budget_tables,
     events_table,
     rules_table,
-    score_columns,
     score_table,
     strata_table,
     unmet_gates_table,
@@ -76,13 +69,12 @@ def render_report(
         folder: where the results file lies, for the definition of done to look into the table.
     """
     found = answer(results)
-    done = definition_of_done(results, folder)
     # The best scores, at least the supported ones.
     best = sorted(found.subject, key=lambda item: item.label != SUPPORTED)
     headline = best[: max(len(found.supported), _HEADLINE_ROWS)]
     text = template("report.md.j2").render(
         title=f"Which scores may raise an alarm: {escape.markdown(results.meta.run_id)}",
-        answer=found,
+        **contents(results, found, folder=folder, note=note, next_command=next_command),
         headline=len(headline),
         verdicts=headline_tables(found, headline),
         groups=[
@@ -92,15 +84,7 @@ def render_report(
         ],
         events_table=events_table(results, found.ranked),
         gates=unmet_gates_table(found.ranked),
-        note=note,
         figures={name: (figures or {}).get(name) for name in FIGURES},
-        results=results,
-        reading=reading(results, found),
-        columns=score_columns(found),
-        boundary=boundary_sentences(results),
-        events=events_sentence(results),
-        calibration=calibration_sentence(results),
-        budgets=budget_tables(results),
         design=results.design,
         strict=results.x_protocol == "strict",
         rules=rules_table(results).md(),
@@ -115,10 +99,6 @@ def render_report(
             for name, path in results.tables
             if path
         ],
-        done=done,
-        accepted=all(check.passed for check in done),
-        provenance=list(provenance(results)),
-        next_command=next_command,
     )
     # At most one empty line in a row, and a single one at the end.
     lines: list[str] = []

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -24,7 +24,7 @@ from markupsafe import Markup
 from gmb_hf._version import __version__
 from gmb_hf.base.escape import markdown, one_line, percent
 from gmb_hf.base.files import write_text
-from gmb_hf.base.tables import Column, Line, Table
+from gmb_hf.base.tables import Table
 from gmb_hf.core.thresholds import in_words
 
 if TYPE_CHECKING:
@@ -61,15 +61,10 @@ class Sheet:
         Raises:
             OSError: a figure cannot be read.
         """
-        script = "".join(map(asset, _SCRIPTS))
         return template("sheet.html.j2").render(
+            **frame(_SCRIPTS),
             sheet=self,
             figures=[(caption, _embedded(path)) for caption, path in self.figures],
-            tables=[_Grid.of(table) for table in self.tables],
-            style=Markup(asset("page.css")),
-            script=Markup(script),
-            script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-            version=__version__,
         )
 
     def write(self, path: str | Path) -> Path:
@@ -94,6 +89,17 @@ class Sheet:
         return [replace(self, figures=figures).write(place / "report.html"), *written]
 
 
+def frame(scripts: Sequence[str]) -> dict[str, Any]:
+    """What the head of a page holds: the style, its scripts and their hash, the version."""
+    script = "".join(map(asset, scripts))
+    return {
+        "style": Markup(asset("page.css")),
+        "script": Markup(script),
+        "script_hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "version": __version__,
+    }
+
+
 def asset(name: str) -> str:
     """The text of a style or a script of the report."""
     text = importlib.resources.files("gmb_hf.report").joinpath(name).read_text(encoding="utf-8")
@@ -104,37 +110,11 @@ def _embedded(path: Path) -> str:
     return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
-class _Cell(NamedTuple):
-    text: str
-    key: str  # what it is sorted by
-    numeric: bool
-
-
-class _Grid(NamedTuple):
-    """A table as the template reads it; a line across all columns is a row of one cell."""
-
-    caption: str
-    heads: list[tuple[str, bool]]
-    rows: list[list[_Cell]]
-    notes: list[str]
-
-    @classmethod
-    def of(cls, table: Table) -> _Grid:
-        rows = []
-        for row in table.rows:
-            if isinstance(row, Line):
-                rows.append([_Cell(row.text, "", False)])
-            else:
-                rows.append(list(map(_cell, table.columns, row)))
-        heads = [(column.name, column.side == "r") for column in table.columns]
-        return cls(table.caption or table.name, heads, rows, list(table.notes))
-
-
-def _cell(column: Column, value: Any) -> _Cell:
-    numeric = isinstance(value, int | float) and not isinstance(value, bool)
-    known = value is not None and not (numeric and math.isnan(value))
-    key = f"{value!r}" if numeric and known else str(value) if known else ""
-    return _Cell(column.text(value), key, column.side == "r")
+def sort_key(value: Any) -> str:
+    """What the script of a page sorts a cell by; "" where there is no value."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return str(value)
 
 
 @cache  # it takes longer to compile than to fill in
@@ -157,7 +137,11 @@ def templates(package: str, *, page: bool) -> Environment:
         keep_trailing_newline=not page,
     )
     environment.filters.update(
-        percent=percent, line=one_line, md=markdown, path=lambda path: quote(str(path))
+        key=sort_key,
+        percent=percent,
+        line=one_line,
+        md=markdown,
+        path=lambda path: quote(str(path)),
     )
     environment.globals["in_words"] = in_words
     return environment

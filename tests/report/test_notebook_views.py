@@ -103,7 +103,7 @@ def test_each_line(results: Results):
     assert lines["lock"].startswith("Lock('")
     assert lines["lock"].endswith(f"{Lock.read(LOCK).hash[:16]})")
     assert lines["scoreboard"] == "Scoreboard('org/model', 3 items, accuracy 0.667)"
-    assert repr(first).startswith(f"IndicatorRecord({first.name!r}, by runs ")
+    assert repr(first).startswith(f"IndicatorRecord({first.name!r}, ")
     assert "and 20 more runs" in shown(results)["log"]._repr_html_()
     assert "and 20 more runs" in shown(results)["panel"]._repr_html_()
 

@@ -447,6 +447,7 @@ def test_a_score_opens_to_its_curves(opened: Any):
         marks = detail.locator("figure").first.locator("svg > :is(path, circle):has(title)")
         assert marks.count() == 256
         detail.get_by_text("Every run as a table").click()
+        detail.locator("figure").first.locator("tbody tr").first.wait_for(timeout=5_000)
         assert detail.locator("figure").first.locator("tbody tr").count() == 256
         button.click()
         assert not detail.is_visible()
