@@ -214,10 +214,6 @@ class RankedVerdicts:
         """What it detects at the primary operating point."""
         return detection_of(item, self.target, self.budget)
 
-    def rate(self, item: IndicatorRecord) -> float:
-        """The share of events that it detects there, 0 where that is not known."""
-        return self.detection(item).rate or 0.0
-
     @property
     def subject(self) -> tuple[IndicatorRecord, ...]:
         """What there is to speak about: oracles or controls only where there is nothing else."""

@@ -283,6 +283,6 @@ class TestTransfer:
             assert first is not None
             assert first.basis == "shown"
             point = first.at(0.2)
-            assert point.false_interval is not None
-            assert (point.state == "met") == (point.false_interval.high <= 0.25)
+            assert point.false_alarm_interval is not None
+            assert (point.state == "met") == (point.false_alarm_interval.high <= 0.25)
             assert ("another system" in first.sentence) == (first.label == "SUPPORTED_FOR_ALARM")
