@@ -90,6 +90,11 @@ def straddles(
     )
 
 
+def unsettled(gates: Sequence[GateRecord]) -> list[GateRecord]:
+    """The same gates where no further runs may be added, or none would help: no number is given."""
+    return [gate.model_copy(update={"runs_to_settle": None}) for gate in gates]
+
+
 # Gate B, in both units: promise or proof.
 
 

@@ -222,6 +222,8 @@ def worse_of(windows: str, runs: str) -> str:
 
 def codes_1(codes: Any, unit: str) -> list[str]:
     """Reason codes of a verdict in one unit, as they are called today."""
+    if not isinstance(codes, list | tuple | None):
+        raise TypeError("no list of codes")
     named = (_CODES_1.get(code, code) for code in codes or ())
     return [code if code in _BOTH_1 else f"{unit}_{code}" for code in named]
 

@@ -472,8 +472,6 @@ def check_file(data: Mapping[str, Any], where: str, results: Results) -> None:
 
 
 def _version(data: Mapping[str, Any], where: str) -> int:
-    """The schema of a file; the first where somebody else's `x_schema` is none of ours."""
-    writer, stated = _writer(data), data.get(KEY)
-    if writer is None and (type(stated) is not int or not 0 < stated <= SCHEMA.current):
-        return 1
-    return SCHEMA.version(data, where=where, writer=writer)
+    """The schema of a file; of somebody else's, whose `x_` keys may mean anything, that of today."""
+    writer = _writer(data)
+    return SCHEMA.current if writer is None else SCHEMA.version(data, where=where, writer=writer)

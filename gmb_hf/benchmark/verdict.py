@@ -39,6 +39,7 @@ from gmb_hf.benchmark.gates import (
     few_events,
     label_of,
     stability,
+    unsettled,
 )
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import (
@@ -428,6 +429,8 @@ class Measured:
             *by_windows.gates(),
             stability("windows", robust.label_flip_rate, robust.family_size, flip),
         ]
+        if self.fault or not may_settle:
+            gates = unsettled(gates)
         strata = tuple(
             part.conclude(
                 self.variants,
@@ -627,7 +630,7 @@ class MeasuredStratum:
             passed=passed,
             reasons=verdict.reasons,
             sentence="; ".join(c() for c in supported) if passed else verdict.sentence,
-            gates=tuple(gates),
+            gates=tuple(unsettled(gates)),
             achieved=target.achieved,
             interval=target.x_interval,
             coverage=point.coverage,

@@ -484,9 +484,8 @@ def _budgets(design: Design, runs: int, explored: int | None) -> Iterator[Findin
     if not finite:
         yield error(
             "too_few_reachable_targets",
-            f"{len(finite)} of {len(design.fpr_targets)} targets have a finite threshold with "
-            f"{runs} calibration runs, min_targets_ok asks for {design.min_targets_ok}: no score "
-            "can pass",
+            f"none of {len(design.fpr_targets)} targets has a finite threshold with {runs} "
+            "calibration runs: no score can pass; train more explore seeds, or raise fpr_targets",
         )
 
 

@@ -287,6 +287,13 @@ def test_the_runs_that_would_settle_it_do():
     assert [one.gate_code for one in found.x_gates if one.state != "met"] == ["runs_detection"]
     assert gate(few, "most", "runs_detection").runs_to_settle == found.x_runs_to_settle
     assert f"about {found.x_runs_to_settle} runs (" in found.x_sentence
+    # A control is settled by no number of runs, nor anything where no look is left.
+    assert not any(one.runs_to_settle for one in item(few, "clock").x_gates)
+    once = design(["most"], detection_min=0.8, max_label_flip_rate=1.0)
+    last, _ = make_lock(once, with_most(runs(80, 3000), 3000))
+    judged = evaluate_lock(last, with_most(runs(40, 1000), 1000))
+    assert gate(judged, "most", "runs_detection").state == "straddles"
+    assert not any(one.runs_to_settle for one in item(judged, "most").x_gates)
     events, least = found.x_runs_to_settle, lock.design.detection_min
     settled = exact_binomial(round(at.n_detected / at.n_events * events), events)
     assert not settled.low <= least <= settled.high

@@ -79,7 +79,7 @@ def test_the_results_hold_the_predicate_and_every_stratum(
     assert (strong.n_runs, strong.passed, strong.coverage) == (100, True, 1.0)
     assert (weak.n_runs, weak.passed) == (100, False)
     assert item.x_null_reasons["x_strata[1].label_flip_rate"] == (
-        "not measured, since something else already fails"
+        "not measured, since something else already stands against it"
     )
     assert "weight_decay >= 0.5" in item.x_sentence
     clock = judged.results.indicator("clock")
@@ -100,8 +100,8 @@ def test_report_tables_and_terminal_state_it(
     monkeypatch.setattr(show, "console", lambda **_: Console(width=200, highlight=False))
     show.verdicts(judged.results, tmp_path / "report.md")
     assert "only where weight_decay >= 0.5" in capsys.readouterr().out
-    windows = answer(judged.results, by_windows=True).sentence
-    assert "score: Holds only where weight_decay >= 0.5" in windows
+    said = answer(judged.results).sentence
+    assert "score: Holds only where weight_decay >= 0.5" in said
 
 
 def test_without_strata_the_report_has_no_such_section() -> None:

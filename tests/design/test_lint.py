@@ -90,7 +90,7 @@ def test_a_sound_design_has_no_finding() -> None:
         ),
         ("few_runs_for_primary", "error", {}, {"n_explore_with_negatives": 18}),
         ("thin_budget", "warning", {}, {"n_explore_with_negatives": 94}),
-        ("too_few_reachable_targets", "error", {}, {"n_explore_with_negatives": 18}),
+        ("too_few_reachable_targets", "error", {}, {"n_explore_with_negatives": 8}),
     ],
 )
 def test_each_fault_has_its_own_finding(
