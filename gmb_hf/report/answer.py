@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from gmb_hf.base.escape import shorten, steps
 from gmb_hf.base.stats import IntervalRecord
-from gmb_hf.base.tables import follow
 from gmb_hf.benchmark.baselines import BaselineRecord
 from gmb_hf.benchmark.compat import explain_settings, settings_of
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
@@ -214,10 +213,6 @@ class RankedVerdicts:
         """What it detects at the primary operating point."""
         return detection_of(item, self.target, self.budget)
 
-    def rate(self, item: IndicatorRecord) -> float:
-        """The share of events that it detects there, 0 where that is not known."""
-        return self.detection(item).rate or 0.0
-
     @property
     def subject(self) -> tuple[IndicatorRecord, ...]:
         """What there is to speak about: oracles or controls only where there is nothing else."""
@@ -355,8 +350,8 @@ def shown_name(item: IndicatorRecord) -> str:
 
 def shown_p(item: IndicatorRecord, target: float) -> float | None:
     """The p-value by windows: adjusted over the candidates, or the raw one where nothing was."""
-    raw: float | None = follow(item.point(target), "x_p_value")
-    return raw if item.x_p_adjusted is None else item.x_p_adjusted
+    adjusted, point = item.x_p_adjusted, item.point(target)
+    return point.x_p_value if adjusted is None and point is not None else adjusted
 
 
 # What the evaluation rests on, in words.

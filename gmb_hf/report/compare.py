@@ -195,8 +195,8 @@ def count_changes(comparison: ResultsComparison) -> str:
     """How many indicators changed, in a sentence."""
     changed = [pair for pair in comparison.indicators if pair.changed]
     labels = [pair for pair in changed if not pair.only_in and pair.values["label"].changed]
-    total = len(comparison.indicators)
-    return f"{len(changed)} of {total} indicators differ, {len(labels)} in their label."
+    of_all = f"{len(changed)} of {len(comparison.indicators)} indicators differ"
+    return f"{of_all}, {len(labels)} in their label."
 
 
 def shown(column: ScoreColumn | None, value: Value) -> str:

@@ -168,13 +168,9 @@ def _highlight(axes: Axes, item: IndicatorRecord) -> None:
         look: Any = {"xycoords": ("axes fraction", "data"), "fontsize": 6.5, "weight": "bold"}
         text = f"floor {rate_text(round(floor, 3))}"
         note(axes, text, (0.03, level), (0, shift), va=where, color=VERMILION, **look)
-    axes.set_title(f"{shorten(item.name, 22)}{_targets_met(item)}", fontsize=6.5, pad=3)
-
-
-def _targets_met(item: IndicatorRecord) -> str:
-    """How many targets are met, a second line of the panel's title."""
-    gate = item.layer_B
-    return "" if gate.n_met is None else f"\n{gate.n_met} of {len(gate.targets)} met"
+    met = item.layer_B.n_met
+    said = "" if met is None else f"\n{met} of {len(targets)} met"
+    axes.set_title(f"{shorten(item.name, 22)}{said}", fontsize=6.5, pad=3)
 
 
 def _fpr_keys(items: Sequence[IndicatorRecord], cap: bool) -> list[Artist]:
@@ -272,7 +268,9 @@ def first_alarm(found: RankedVerdicts, *, subtitle: str) -> Figure:
         members = [
             item for item in found.group(group) if found.point(item) and item.name != "constant"
         ]
-        members.sort(key=lambda item: (not item.x_alarm_eligible, -(found.rate(item))))
+        members.sort(
+            key=lambda item: (not item.x_alarm_eligible, -(found.detection(item).rate or 0.0))
+        )
         if members:
             bold = any(item.x_alarm_eligible for item in members)
             lines.append(GROUPS[group] + (" (bold: may raise an alarm)" if bold else ""))
@@ -318,7 +316,7 @@ def first_alarm(found: RankedVerdicts, *, subtitle: str) -> Figure:
 def _others(found: RankedVerdicts, left_out: Sequence[IndicatorRecord]) -> str:
     """What is to be known of the scores of a group that are not drawn."""
     may = sum(bool(item.x_alarm_eligible) for item in left_out)
-    most = max(map(found.rate, left_out))
+    most = max(found.detection(item).rate or 0.0 for item in left_out)
     said = f"{may:,} of which may raise an alarm" if may else f"which detect {most:.0%} at most"
     return f"and {len(left_out):,} more, {said}"
 

@@ -254,8 +254,7 @@ def _unsound(found: RankedVerdicts, scores: Sequence[Mapping[str, Any]]) -> Iter
 
 def _release(version: str) -> tuple[int, ...]:
     """The numbers of a version, as far as they are numbers."""
-    parts = version.split("+")[0].split(".")
-    return tuple(int(part) for part in parts if part.isdecimal())
+    return tuple(int(part) for part in version.split("+")[0].split(".") if part.isdecimal())
 
 
 def _facts(results: Results, found: RankedVerdicts) -> Iterator[tuple[str, str]]:
@@ -266,8 +265,7 @@ def _facts(results: Results, found: RankedVerdicts) -> Iterator[tuple[str, str]]
     if found.budget is not None:
         yield "Budget", in_words(found.budget)
     yield "Protocol", results.x_protocol or "not stated"
-    lock = source.lock_hash if source else None
-    yield "Lock", lock[:12] if lock else "none: exploratory"
+    yield "Lock", source.lock_hash[:12] if source and source.lock_hash else "none: exploratory"
     yield "Date", results.meta.date
 
 

@@ -283,6 +283,7 @@ class TestTransfer:
             assert first is not None
             assert first.basis == "shown"
             point = first.at(0.2)
-            assert point.false_interval is not None
-            assert (point.state == "met") == (point.false_interval.high <= 0.25)
-            assert ("another system" in first.sentence) == (first.label == "SUPPORTED_FOR_ALARM")
+            assert point.false_alarm_interval is not None
+            assert (point.state == "met") == (point.false_alarm_interval.high <= 0.25)
+            shown = "This was shown by the judged runs alone" in item.x_sentence
+            assert shown == (item.label == "SUPPORTED_FOR_ALARM")
