@@ -472,6 +472,6 @@ def check_file(data: Mapping[str, Any], where: str, results: Results) -> None:
 
 
 def _version(data: Mapping[str, Any], where: str) -> int:
-    """The schema of a file; of somebody else's, whose `x_` keys may mean anything, that of today."""
+    """The schema of a file; of somebody else's, whose `x_` keys are their own, that of today."""
     writer = _writer(data)
     return SCHEMA.current if writer is None else SCHEMA.version(data, where=where, writer=writer)
