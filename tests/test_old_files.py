@@ -6,9 +6,13 @@ what must survive is that they are accepted, and that counts, thresholds and has
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -44,6 +48,7 @@ EXPLORING = (
     *("--bootstrap-draws=100", "--smoothing-sweep=1,3", "--run-groups=2", "--no-figures"),
 )
 """What was typed for the exploratory results."""
+COPY = "GMB_OLD_FILES_BY_A_COPY"
 
 
 @pytest.fixture
@@ -63,6 +68,12 @@ def raw(path: str | Path) -> Any:
 def prereg(design: Design) -> dict[str, Any]:
     """What a design fixes, whoever fixed it and when."""
     return {name: values for name, values in design.plain().items() if name != "meta"}
+
+
+def test_by_which_package() -> None:
+    """By the copy that `test_a_later_version_with_more_fields_uses_them_all` makes, in it."""
+    fields = getattr(Design.minimal(horizon=1, safe_gap=2), "added", None)
+    assert fields == (7 if COPY in os.environ else None)
 
 
 def test_nobody_has_edited_them() -> None:
@@ -459,3 +470,58 @@ def test_results_of_another_lock_are_refused(typed: Terminal) -> None:
     watching = ("--follow=watched/whole.jsonl", "--idle=0", "--state=new.json")
     typed.refused("monitor", "--lock=locked_on_panel/lock.yaml", "--results", JUDGED, *watching)
     typed.refused("monitor", "--lock", LOCK, "--results", EXPLORED[0], *watching)
+
+
+# What a later version may do: fields with a default, added to every record of a file.
+
+ADDED = {
+    "design/candidates.py": {"Score": "x_added: int = 7", "Ensemble": "added: int = 7"},
+    "design/design.py": {"Design": 'added: int = at("x_added", 7, "a later field")'},
+    "design/strata.py": {"Stratum": "added: int = 7"},
+    "design/lock.py": {"LockRecord": "x_added: int = 7", "LockedCandidate": "added: int = 7"},
+    "design/locked_ensembles.py": {"LockedEnsemble": "added: int = 7"},
+    "design/looks.py": {"LookRecord": "added: int = 7", "Publication": "added: int = 7"},
+    "benchmark/results.py": {"Results": "x_added: int = 7"},
+    "benchmark/sections.py": {
+        "MetaRecord": "x_added: int = 7",
+        "SummaryRecord": "x_added: int = 7",
+    },
+    "benchmark/verdict.py": {"IndicatorRecord": "x_added: int = 7"},
+    "benchmark/operationality.py": {"LayerBRecord": "x_added: int = 7"},
+    "hub/panels.py": {"PanelRecord": "added: int = 7"},
+    "hub/ledger.py": {"LookedRecord": "added: int = 7"},
+    "hub/leaderboard/submission.py": {"SubmissionRecord": "added: int = 7"},
+    "hub/leaderboard/check.py": {"CheckRecord": "added: int = 7", "CheckedScore": "added: int = 7"},
+    "monitor/monitor.py": {"MonitorState": "added: int = 7", "IndicatorState": "added: int = 7"},
+}
+"""File of the package -> class -> the field that it gets."""
+
+
+def with_fields(source: str, fields: dict[str, str]) -> str:
+    """The text of a module with a field after the docstring of each class."""
+    lines = source.splitlines()
+    classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)]
+    found = {node.name: node for node in classes if node.name in fields}
+    assert {*found} == {*fields}
+    for name, node in sorted(found.items(), key=lambda item: -item[1].lineno):
+        after = node.body[0].end_lineno or 0
+        lines.insert(after, f"    {fields[name]}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.slow
+def test_a_later_version_with_more_fields_uses_them_all(tmp_path: Path) -> None:
+    """Everything above, by a copy of the package in which every record has one more field."""
+    root = Path(__file__).parents[1]
+    for folder in ("gmb_hf", "metrics", "cards", "benchmarks"):
+        shutil.copytree(root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.pyc"))
+    for file, fields in ADDED.items():
+        path = tmp_path / "gmb_hf" / file
+        path.write_text(with_fields(path.read_text(encoding="utf-8"), fields), encoding="utf-8")
+    again = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", __file__]
+    again += ["-c", str(root / "pyproject.toml"), "-o", f"pythonpath={tmp_path}"]
+    again += ["-k", "not a_later_version"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), COPY: "1"}
+    done = subprocess.run(again, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:]
+    assert " passed" in done.stdout

@@ -429,7 +429,7 @@ def doubts(
         yield warning(
             "few_fit_runs",
             f"{name}: fitted on {len(record.fit_runs)} runs; on fewer than {_FEW_FIT_RUNS} it may "
-            "well warn of fewer events than its best member; raise its fit_share, or train more",
+            "well detect fewer events than its best member; raise its fit_share, or train more",
         )
     runs, of = record.n_calibration_runs, len(record.calibrate_runs)
     takes = {f"{target:g}": runs_needed(target) for target in design.fpr_targets}

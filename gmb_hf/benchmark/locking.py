@@ -85,7 +85,7 @@ def make_lock(
             f"boundary.{field} is {stated!r}, the explore logs say {found!r}; leave it out and it "
             "is filled in from them, or give the logs of that system"
         )
-    design = declared(_with_seeds_seen(prepared.completed, prepared.log))
+    design = declared_design(prepared)
     known = _facts_without_events(prepared)
     findings = lint(design, known)
     if any(finding.code in _UNDEFINED for finding in findings):
@@ -123,12 +123,17 @@ def make_lock(
     return lock, findings
 
 
-def _with_seeds_seen(design: Design, log: RunLog) -> Design:
-    """The design with the seeds of the explore runs, where it names none and every run has one."""
-    seeds = sorted({seed for seed in log.seeds if seed is not None})
-    if design.seeds_explore or None in log.seeds:
-        return design
-    return design.model_copy(update={"seeds_explore": tuple(seeds)})
+def declared_design(prepared: Prepared) -> Design:
+    """The design of explore runs with its boundary whole, by what they say of it and their seeds.
+
+    Raises:
+        InputError: as `declared`.
+    """
+    design, seeds = prepared.completed, prepared.log.seeds
+    if not design.seeds_explore and None not in seeds:
+        seen = tuple(sorted(seed for seed in {*seeds} if seed is not None))
+        design = design.model_copy(update={"seeds_explore": seen})
+    return declared(design)
 
 
 def _freeze(entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None) -> LockedCandidate:

@@ -72,7 +72,7 @@ class Pilot:
         )
 
     def assumed_by_runs(self, m: int) -> RunsAssumed:
-        """What its first alarms show at the share of falsely alarmed runs that `m` runs buy.
+        """What its first alarms show at the false-alarm rate that `m` runs buy.
 
         The threshold is the lowest at which no larger share of the pilot's own runs has a false
         alarm.
@@ -170,7 +170,7 @@ def plan_runs(
         candidates: scores in the lock; those that the design lists, or 1, by default.
         detection: share of events that its first alarm detects, in place of what is measured or
             `ASSUMED`; so are the others.
-        coverage: share of events that the score warns of, by windows.
+        coverage: share of events that the score covers, by windows.
         event_share, negative_share: shares of runs that have an event, and negative windows.
         chance: share of events by chance at equal cost, in either unit; None
             without a pilot leaves that test out.

@@ -649,7 +649,7 @@ def _preview(prepared: Prepared) -> EventPreview:
     at_first, warnings = int((own <= found.first_step[happened]).sum()), []
     if at_first:
         floor = " or x_theta_floor" if design.event_type == "E_jump" else ""
-        what = f"{at_first} of {len(own)} events fall on the first row, so nothing can warn of them"
+        what = f"{at_first} of {len(own)} events fall on the first row, so nothing can detect them"
         warnings.append(f"{what}; set x_event_t_min{floor}")
     if found.n_dip_recoveries:
         what = f"{found.n_dip_recoveries} of {len(own)} events only regain a level reached before"

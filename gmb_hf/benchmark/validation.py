@@ -50,6 +50,17 @@ def check_results(path: str | Path) -> Checked:
     return Checked(tuple(faults), checked.set_aside, results)
 
 
+def missing_tables(results: Results, folder: str | Path) -> list[str]:
+    """The tables that the preregistration requires and that are not in a results folder, by path.
+
+    Results without a preregistration require none.
+    """
+    design, stated = results.design, results.tables
+    required = design.required_tables if design else ()
+    paths = [getattr(stated, f"{name}_path") or f"{name} (no path)" for name in required]
+    return [path for path in paths if not (Path(folder) / path).is_file()]
+
+
 def disagreements(results: Results) -> Iterator[str]:
     """What a file says that cannot all be right."""
     summary, known = results.summary, results.event.n_events
@@ -291,7 +302,7 @@ def _has_layer_b(item: IndicatorRecord) -> bool:
 
 
 def _has_layer_c(item: IndicatorRecord, points: Sequence[float]) -> bool:
-    # A lead time exists only where an event was warned of: zero coverage is a full report.
+    # A lead time exists only where an event was detected: zero coverage is a full report.
     reported = {
         point.fpr
         for point in item.layer_C.at_fpr

@@ -105,9 +105,8 @@ def lock(
         force: Replace a lock that is there.
         publish: Commit it to this dataset of the Hub, which shows that it came first.
     """
-    from gmb_hf.benchmark.locking import make_lock
+    from gmb_hf.benchmark.locking import declared_design, make_lock
     from gmb_hf.design.explain import explain as sentences
-    from gmb_hf.design.lint import declared
     from gmb_hf.design.lock import Lock
 
     def show_and_publish(path: Path, frozen: Lock) -> None:
@@ -148,7 +147,7 @@ def lock(
         raise InputError("--sign and --sees-test-labels are of --score; name one")
     prepared, aside = _prepare(context, given, prereg, preset, score, known)
     with options.said_in_options():
-        declared(prepared.completed)
+        declared_design(prepared)
     with show.counting("locking", len(prepared.design.candidates) + 2) as done:
         made_now = make_lock(prepared.design, prepared, strict_lint=strict_lint, on_done=done)
     frozen, findings = made_now
@@ -227,7 +226,7 @@ def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
     if assumed.chance is not None:
         chance = f"chance of that cost {assumed.chance:.2f}"
     show.say(
-        f"By runs, with a budget of {in_words(goal.budget)} falsely alarmed ({goal.calibration}). "
+        f"By runs, with a false-alarm budget of {in_words(goal.budget)} ({goal.calibration}). "
         f"{source}: the first alarm detects {assumed.detection:.2f} of events, {chance}; an event "
         f"in {assumed.event_share:.0%} of runs, negative windows in {assumed.negative_share:.0%}."
     )

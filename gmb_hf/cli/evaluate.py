@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.text import Text
 
-from gmb_hf.base.errors import CheckFailed, InputError, choose, positive_int
+from gmb_hf.base.errors import CheckFailed, InputError, choose, first_of, positive_int
 from gmb_hf.base.escape import number, steps
 from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import options
@@ -316,13 +316,13 @@ def report(results: Path, out: Path | None = None) -> None:
 def validate(file: Path) -> None:
     """Say whether a file is results of schema v0.4, naming every violation by its path.
 
-    Exit code 0: it is; 2: it violates the schema, or cannot be read. Keys that begin with x_ are
-    extensions, which any writer may add.
+    Exit code 0: it is; 1: a table that its preregistration requires is missing; 2: it violates the
+    schema, or cannot be read. Keys that begin with x_ are extensions, which any writer may add.
 
     Arguments:
         file: A results file of anybody's, YAML or JSON.
     """
-    from gmb_hf.benchmark.validation import check_results
+    from gmb_hf.benchmark.validation import check_results, missing_tables
 
     found = check_results(file)
     show.answered(valid=not found.faults, faults=found.faults, set_aside=found.set_aside)
@@ -334,6 +334,11 @@ def validate(file: Path) -> None:
         first, count = found.faults[0], len(found.faults) - 1
         more = f" ({count} more, listed above)" if count else ""
         raise InputError(f"{file}: violates the results schema v0.4: {first}{more}")
+    if missing := missing_tables(found.content, file.parent):
+        raise CheckFailed(
+            f"{file}: lacks the required tables {first_of(missing)}; put them beside it, or write "
+            "them anew with gmb evaluate"
+        )
     summary = found.content.summary
     events = "an unknown number of" if summary.n_events is None else f"{summary.n_events:,}"
     indicators = len(found.content.indicators)

@@ -289,7 +289,7 @@ def register_null(
 
 @register_null("constant_hazard", label="constant hazard", units=["runs"], stream=1)
 def constant_hazard(alarms: Alarms) -> NDArray[np.float64]:
-    """A constant hazard per monitored checkpoint, at the observed share of runs falsely alarmed.
+    """A constant hazard per monitored checkpoint, at the observed false-alarm rate.
 
     With n negative and g further monitored checkpoints an event is detected with probability
     (1 - h)^n (1 - (1 - h)^g); h solves mean(1 - (1 - h)^n) = the observed share over runs with
@@ -302,7 +302,7 @@ def constant_hazard(alarms: Alarms) -> NDArray[np.float64]:
     quiet = alarms.n_negative[alarms.has_event]
     gap = alarms.grid.n_gap[alarms.rows][alarms.has_event]
     if share == 1:
-        # A certain alarm at the first checkpoint: only where nothing is negative it comes in time.
+        # A certain alarm at the first checkpoint: only where nothing is negative it detects the event.
         chances[alarms.has_event] = (quiet == 0) & (gap > 0)
         return chances
     rate = 0.0  # -log(1 - h)

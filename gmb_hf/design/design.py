@@ -88,7 +88,7 @@ class Design(Document):
     sections: ClassVar[Mapping[str, str]] = {
         "meta": "Who fixed what, when.",
         "boundary": "The system that the verdict speaks about, and nothing beyond it.",
-        "event": "What the alarm must warn of.",
+        "event": "What the alarm must detect.",
         "labels": "Positive and negative windows; everything else is ignored.",
         "labels.positive_window": "Where an alarm is early warning (spec 2.1).",
         "labels.negative_window": "Where an alarm is false (spec 2.2).",

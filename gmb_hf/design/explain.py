@@ -90,7 +90,7 @@ def _design_sentences(design: Design, locked: bool) -> tuple[str, ...]:
         f"The budgets are false positive rates of {_listed(design.fpr_targets)}; at least "
         f"{design.min_targets_ok} must be met, {above}, and the lowest reachable rate must not "
         f"exceed {design.fpr_floor_max:g}.",
-        f"At a rate of {design.primary_fpr:g} an alarm must warn of at least "
+        f"At a rate of {design.primary_fpr:g} an alarm must detect at least "
         f"{_percent(design.coverage_min)} of events, with a median lead of at least "
         f"{design.lead_least:g} steps; {design.lead_target:,} steps of lead count "
         "as success.",
@@ -149,7 +149,7 @@ def _by_runs(design: Design) -> Sequence[str]:
     return (
         f"By runs, the first alarm decides: it may be false in {budgets} at most, and "
         f"{in_words(design.primary_run_budget)} is the budget by which a score may act; a budget "
-        f"{kept[design.calibration]}. The first alarm must warn of at least "
+        f"{kept[design.calibration]}. The first alarm must detect at least "
         f"{_percent(design.detection_min)} of events, neither false nor missing.{events}",
     )
 

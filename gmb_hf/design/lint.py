@@ -156,7 +156,7 @@ def warning(code: str, message: str) -> Finding:
     return Finding(code, "warning", message)
 
 
-# Faults of the event: settings that cannot register one, and events that nothing can warn of.
+# Faults of the event: settings that cannot register one, and events that nothing can detect.
 
 
 FIRST_STEP_SHARE_MAX = 0.05
@@ -240,14 +240,14 @@ def _occurrences(design: Design, facts: DesignFacts) -> Iterator[Finding]:
         yield warning(
             "events_on_first_step",
             f"{at_first} of {len(events)} events fall on the first evaluated step, so nothing "
-            f"can warn of them; set x_event_t_min{floor}",
+            f"can detect them; set x_event_t_min{floor}",
         )
     early = sum(event <= design.burn_in for event, _ in events)
     if design.burn_in and early:
         yield warning(
             "events_before_burn_in",
             f"{early} of {len(events)} events come before x_burn_in {design.burn_in} ends, so "
-            "nothing can warn of them and they count as uncovered; shorten the burn-in, or set "
+            "nothing can detect them and they count as uncovered; shorten the burn-in, or set "
             "x_event_t_min",
         )
     if facts.dip_recoveries and not design.require_new_max:
@@ -416,7 +416,7 @@ def _strata(design: Design, facts: DesignFacts) -> Iterator[Finding]:
         yield warning(
             "stratum_on_event",
             f"{', '.join(on_event)}: {EVENT_STEP} is known only afterwards, so the verdict will "
-            "say that such runs are warned of, and not which run is one; prefer a setting",
+            "say that such runs are detected, and not which run is one; prefer a setting",
         )
     if facts.n_eval is None or not facts.n_explore:
         return
@@ -523,7 +523,7 @@ def run_budgets(design: Design, runs: int) -> Iterator[Finding]:
             "one_run_threshold",
             f"with {runs} explore runs the threshold of first alarms at x_primary_run_budget "
             f"{primary:g} is the largest score that any of them had before its event: one run "
-            f"decides how many events it warns of; from {more} on it is the second largest",
+            f"decides how many events it detects; from {more} on it is the second largest",
         )
 
 

@@ -83,7 +83,7 @@ class Assumed:
     """What is supposed about the score and its runs.
 
     Attributes:
-        coverage: true share of events that it warns of at the rate that the budget buys.
+        coverage: true share of events that it covers at the rate that the budget buys.
         event_share: share of runs that have an event.
         negative_share: share of runs that have negative windows.
         chance: coverage that chance gives at the same cost; None leaves the test out.
@@ -211,7 +211,7 @@ class RunsRow:
 
     Attributes:
         calibration, explore: as in `Row`.
-        expected, upper: the mean of the true share of falsely alarmed runs, and its 90% bound.
+        expected, upper: the mean of the true false-alarm rate, and its 90% bound.
         detection: the detection rate that is assumed at that cost.
         held_out: held-out runs of the lock's own system; None where no number reaches the power.
         transfer: the same of another system, where the rate must be shown.

@@ -179,6 +179,24 @@ def test_extensions_of_others_need_not_mean_what_ours_do(tmp_path: Path) -> None
     assert read.plain()["x_theirs"] == [1]
 
 
+def test_a_null_in_an_extension_of_others_is_set_aside(tmp_path: Path) -> None:
+    def extend(plain: Any) -> None:
+        plain["x_provenance"] = None
+        plain["x_sources"] = None
+        first(plain).update(x_reasons=None, x_strata=None)
+        first(plain)["layer_C"]["at_fpr"][0]["x_lead_times"] = None
+
+    found = checked(extend, tmp_path)
+    assert found.faults == ()
+    assert set(found.set_aside) == {
+        "x_sources",
+        "indicators[0].x_reasons",
+        "indicators[0].x_strata",
+        "indicators[0].layer_C.at_fpr[0].x_lead_times",
+    }
+    assert Results.read(tmp_path / "results.yaml").indicators[0].x_reasons == ()
+
+
 def test_extensions_of_ours_must_be_right(tmp_path: Path) -> None:
     def ours(plain: Any) -> None:
         plain["x_provenance"] = {"package_version": "0.1.0", "python": "3.11"}

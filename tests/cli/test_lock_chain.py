@@ -10,7 +10,9 @@ import pytest
 from command_line import gmb, locking, refused
 
 from gmb_hf import Design, Results, RunLog
+from gmb_hf.base.documents import write_yaml
 from gmb_hf.benchmark.prepare import CONTROLS
+from gmb_hf.design.design import PARTS
 from gmb_hf.design.lock import Lock
 
 JUDGED = ("--lock", "lock.yaml", "--runs", "heldout.csv")
@@ -169,20 +171,35 @@ class TestEvaluate:
 
     def test_its_own_explore_runs_where_no_seeds_are_declared(self):
         both = {"seeds_explore": [], "seeds_eval": []}
-        Design.read("prereg.yaml").replace(**both, undeclared=["seeds_eval"]).write("prereg.yaml")
-        message = refused("lock", *locking(Path()), "--out=free.yaml")
-        assert "--seeds-explore is not declared, nor do the logs say it" in message
-        Design.read("prereg.yaml").replace(undeclared=[*both]).write("prereg.yaml")
+        Design.read("prereg.yaml").replace(**both, undeclared=PARTS).write("prereg.yaml")
         assert gmb("lock", *locking(Path()), "--out=free.yaml").code == 0
-        assert (
-            "Holds for: seeds_explore undeclared, seeds_eval" in Lock.read("free.yaml").design.scope
-        )
+        free = Lock.read("free.yaml").design
+        assert free.seeds_explore == tuple(range(30))  # as they were seen
+        assert free.scope.endswith("schedule undeclared, seeds_eval undeclared.")
         message = refused("evaluate", "--lock=free.yaml", "--runs=explore.csv")
+        assert "none of the 30 runs is a declared held-out run" in message
+
+    def test_explore_runs_without_seeds_are_declared_or_left_open(self):
+        table = RunLog.read("explore.csv").table
+        names = [f"run {run}" for run in table["run"].to_pylist()]
+        table = table.set_column(table.column_names.index("run"), "run", [names])
+        RunLog.from_table(table).write("nameless.parquet")
+        others = [part for part in PARTS if part != "seeds_explore"]
+        design = Design.read("prereg.yaml").replace(seeds_explore=[], seeds_eval=[])
+        design.replace(undeclared=others).write("prereg.yaml")
+        asked = ("lock", "--prereg=prereg.yaml", "--runs=nameless.parquet", "--out=open.yaml")
+        message = refused(*asked)
+        assert "--seeds-explore is not declared, nor do the logs say it" in message
+        design.replace(undeclared=PARTS).write("prereg.yaml")
+        assert gmb(*asked).code == 0
+        scope = Lock.read("open.yaml").design.scope
+        assert scope.endswith("seeds_explore undeclared, seeds_eval undeclared.")
+        message = refused("evaluate", "--lock=open.yaml", "--runs=nameless.parquet")
         assert "held-out runs are the explore runs that this lock was made on" in message
-        log = RunLog.read("explore.csv")
+        log = RunLog.read("nameless.parquet")
         log.select(log.runs[:8]).write("some.parquet")
-        message = refused("evaluate", "--lock=free.yaml", "--runs=some.parquet")
-        assert "held-out runs: 8 also used to explore (0, 1, 2, 3" in message
+        message = refused("evaluate", "--lock=open.yaml", "--runs=some.parquet")
+        assert "held-out runs: 8 also used to explore (run seed_0, run seed_1" in message
 
     def test_a_column_that_the_held_out_runs_lack(self):
         table = RunLog.read("heldout.csv").table.drop_columns(["embedding_gini"])
@@ -248,6 +265,15 @@ class TestBoundary:
         assert refused("lock", "--prereg=bad.yaml", "--runs=explore.csv", "--out=new.yaml") == (
             "error: bad.yaml: reporting.required_tables: table 'utilty_at_fpr' is unknown; known: "
             "gate_summary, robustness, utility_at_fpr. Did you mean 'utility_at_fpr'?"
+        )
+
+    def test_no_table_is_refused(self):
+        plain = Design.read("prereg.yaml").plain()
+        plain["reporting"]["required_tables"] = []
+        write_yaml("bad.yaml", plain)
+        assert refused("lock", "--prereg=bad.yaml", "--runs=explore.csv", "--out=new.yaml") == (
+            "error: bad.yaml: reporting.required_tables: must name at least one table: "
+            "gate_summary, utility_at_fpr, robustness"
         )
 
 

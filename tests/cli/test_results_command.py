@@ -84,7 +84,7 @@ class TestValidate:
 
     def test_the_help_tells_the_exit_codes(self):
         text = " ".join(gmb("results", "validate", "--help").out.split())
-        assert "0: it is; 2: it violates the schema, or cannot be read" in text
+        assert "0: it is; 1: a table that its preregistration requires is missing; 2: it" in text
 
     def test_set_aside_extensions_are_noted(self):
         done = gmb("results", "validate", written("a.yaml", indicators__0__x_reasons="many"))
@@ -202,6 +202,10 @@ def test_our_own_evaluation_validates_and_compares(small_csv: Path):
     done = gmb("results", "compare", "results/results.yaml", "results/results.yaml")
     assert "0 of 4 indicators differ" in done.out
     assert "Comparable: the same judged data" in done.out
+    Path("results/tables/robustness.csv").unlink()
+    done = gmb("results", "validate", "results/results.yaml")
+    assert done.code == 1
+    assert "lacks the required tables tables/robustness.csv; put them beside it" in done.err
 
 
 class TestReport:
