@@ -302,7 +302,7 @@ def constant_hazard(alarms: Alarms) -> NDArray[np.float64]:
     quiet = alarms.n_negative[alarms.has_event]
     gap = alarms.grid.n_gap[alarms.rows][alarms.has_event]
     if share == 1:
-        # A certain alarm at the first checkpoint: only where nothing is negative it detects the event.
+        # A certain alarm at the first checkpoint detects only where nothing is negative.
         chances[alarms.has_event] = (quiet == 0) & (gap > 0)
         return chances
     rate = 0.0  # -log(1 - h)

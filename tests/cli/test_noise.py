@@ -38,7 +38,7 @@ def test_without_a_lock(protocol):
     assert not any(item.x_alarm_eligible for item in results.indicators)
     assert "Exploratory, without a lock" in " ".join(done.out.split())
     assert "Design and thresholds frozen before evaluation: no lock" in " ".join(done.out.split())
-    assert "This evaluation is **exploratory**" in Path("found/report.md").read_text()
+    assert "**Exploratory, without a lock:" in Path("found/report.md").read_text()
     if protocol == "v0.4":
         assert results.indicator("noise").label == "SUPPORTED_FOR_ALARM"
         table = Path("found/tables/gate_summary.csv").read_text()

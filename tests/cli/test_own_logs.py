@@ -28,10 +28,10 @@ def test_from_logs_to_a_verdict_with_every_file(csv_logs: Path):
     with empty_figures():
         done = gmb("evaluate", "--runs", csv_logs, *scores, *DESIGN, figures=True)
     assert done.code == 0, done
-    assert labels("results")["embedding_gini"] == "SUPPORTED_FOR_ALARM"
-    assert labels("results")["train_acc"] != "SUPPORTED_FOR_ALARM"
+    # Nothing is promised without a lock, and 48 runs cannot show a budget of 1 run in 20.
+    assert labels("results")["embedding_gini"] == "INCONCLUSIVE"
     assert {"clock", "constant"} <= labels("results").keys()
-    assert "1 of 2 scores pass every rule, none may raise an alarm" in done.out
+    assert "None of 2 scores may raise an alarm yet" in done.out
     assert done.next_command == "gmb prereg init --out prereg.yaml"
     names = {path.name for path in Path("results").rglob("*")}
     for table in ("gate_summary", "utility_at_fpr", "robustness"):

@@ -83,7 +83,6 @@ class TestWhatARunLeaves:
             "lock.yaml",
             "lock.looks.yaml",
             "results.yaml",
-            "results.json",
             "report.md",
             "report.html",
             "card/README.md",
@@ -114,7 +113,7 @@ class TestWhatARunLeaves:
         folder, done = smoke
         lines = done.out.splitlines()
         assert "may raise an alarm yet with a budget of 1 run in 20" in done.out
-        assert any(line.startswith("score ") and "warned" in line for line in lines)
+        assert any(line.startswith("score ") and "detect" in line for line in lines)
         assert any(line.startswith("clock ") for line in lines)
         written = [line.removeprefix("wrote   ") for line in lines if line.startswith("wrote")]
         assert written[0] == str(folder / "report.md")

@@ -110,7 +110,7 @@ class TestVerify:
         assert done.code == 0, done
         assert "events  1 of 1 runs have one, from step 0 to 0, median 0" in done.out
         warning = (
-            "1 of 1 events fall on the first row, so nothing can warn of them; set --event-after"
+            "1 of 1 events fall on the first row, so nothing can detect them; set --event-after"
         )
         assert f"warning {warning} or --floor" in " ".join(done.out.split())
         done = gmb("runs", "verify", "--runs=loss.csv", "--metric=loss", "--jump=5", "--window=10")
