@@ -254,6 +254,17 @@ def test_the_twin_in_json_says_the_same(typed: Terminal) -> None:
     assert Results.read(JUDGED) == both == alone
 
 
+def test_the_twin_tells_what_was_edited(typed: Terminal) -> None:
+    text = JUDGED.read_text(encoding="utf-8")
+    assert "n_seeds: 40" in text
+    JUDGED.write_text(text.replace("n_seeds: 40", "n_seeds: 41"), encoding="utf-8")
+    with pytest.raises(InputError, match=r"edited after .*; changed: summary\.n_seeds; evaluate"):
+        Results.read(JUDGED)
+    JUDGED.with_suffix(".json").unlink()
+    with pytest.raises(InputError, match="which field changed cannot be known"):
+        Results.read(JUDGED)
+
+
 def test_they_compare_with_themselves_and_not_with_others(typed: Terminal) -> None:
     for path in RESULTS:
         typed.done("results", "compare", path, path, "--out=same.md")

@@ -79,12 +79,14 @@ class Checksums:
         where: str,
         *,
         typed: Callable[[], Mapping[str, Any]] | None = None,
+        copy: Callable[[], Any] = lambda: None,
     ) -> None:
         """Raise `InputError` unless the checksum is that of the content, as it was read.
 
         `where` opens the message, which names the parts that changed, where the document has
         checksums of its parts. `typed` gives the same content with typed fields, by which 50 and
-        50.0 are one.
+        50.0 are one; `copy` what a copy of the document says, if there is one: where it still has
+        the checksum, it tells what was changed.
         """
         recorded, actual = _at(content, self.place), self.of(content)
         if recorded != actual and typed is not None:
@@ -94,7 +96,7 @@ class Checksums:
             return
         reason = (
             f"was edited after {self.since}: its checksum {str(recorded)[:SHOWN]} does not match "
-            f"its content, {actual[:SHOWN]}; {self._what_changed(content)}; {self.hint}"
+            f"its content, {actual[:SHOWN]}; {self._what_changed(content, copy())}; {self.hint}"
         )
         raise InputError.at(where, self.code, reason)
 
@@ -111,7 +113,12 @@ class Checksums:
             else:
                 yield place, item
 
-    def _what_changed(self, content: Mapping[str, Any]) -> str:
+    def _what_changed(self, content: Mapping[str, Any], copy: Any) -> str:
+        recorded = _at(content, self.place)
+        if isinstance(copy, Mapping) and _at(copy, self.place) == recorded == self.of(copy):
+            pairs = leaves(content, copy)
+            differ = [path for path, here, there in pairs if here is not there and here != there]
+            return f"changed: {first_of(differ, _NAMED)}"
         before = _at(content, self.parts) if self.parts else None
         if not isinstance(before, Mapping):
             return "which field changed cannot be known, it has no checksums of its parts"
@@ -137,6 +144,27 @@ def _changed(content: Mapping[str, Any], place: str, value: Any = None) -> dict[
     else:
         copy[key] = value
     return copy
+
+
+ABSENT: Any = object()
+"""What stands on a side of `leaves` that has nothing there."""
+
+
+def leaves(one: Any, other: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Each value of either of two documents with its path, and what the other has there."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in {**one, **other}:
+            inner = f"{path}.{key}" if path else str(key)
+            yield from leaves(one.get(key, ABSENT), other.get(key, ABSENT), inner)
+    elif _is_list(one) and _is_list(other) and len(one) == len(other):
+        for place, pair in enumerate(zip(one, other, strict=True)):
+            yield from leaves(*pair, f"{path}[{place}]")
+    else:
+        yield path, one, other
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, (list, tuple))
 
 
 def _as_typed(content: Any, parsed: Any) -> Any:

@@ -132,7 +132,7 @@ class Results(OpenSection):
                 more = f" (and {len(checked.faults) - 3} more)" if len(checked.faults) > 3 else ""
                 raise InputError(f"{path}: {'; '.join(checked.faults[:3])}{more}")
             results = cls.parse(checked.content, where=str(path))
-        check_file(data, str(path), results)
+        check_file(data, str(path), results, path.with_suffix(".json"))
         results._stored = Stored(data, (results,))
         return results
 
@@ -465,10 +465,21 @@ def load_results(path: str | Path) -> tuple[Any, Any]:
     return data, SCHEMA.upgraded(data, _version(data, str(path)))
 
 
-def check_file(data: Mapping[str, Any], where: str, results: Results) -> None:
-    """Raise `InputError` if a file has a checksum that is not that of what stands there."""
+def check_file(
+    data: Mapping[str, Any], where: str, results: Results, copy: Path | None = None
+) -> None:
+    """Raise `InputError` if a file has a checksum that is not that of what stands there.
+
+    `copy` is where an earlier version put a copy, which may tell what was changed.
+    """
+
+    def copied() -> Any:
+        with contextlib.suppress(InputError):
+            return None if copy is None else load_results(copy)[0]
+
     if results.x_checksum is not None:
-        CHECKSUMS[_version(data, where)].check(data, where, typed=results.plain)
+        checksums = CHECKSUMS[_version(data, where)]
+        checksums.check(data, where, typed=results.plain, copy=copied)
 
 
 def _version(data: Mapping[str, Any], where: str) -> int:

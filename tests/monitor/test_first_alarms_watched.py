@@ -256,6 +256,12 @@ class TestRefused:
         with pytest.raises(InputError, match=message):
             evaluated.monitor(GAIN).load_state_dict(old)
 
+    def test_a_state_of_a_later_schema(self, evaluated: Evaluated) -> None:
+        state = {**evaluated.monitor(GAIN).state_dict(), "x_schema": 3}
+        message = r"^state: is a monitor state of schema 3, written by a later gmb-hf; .* up to 2: "
+        with pytest.raises(InputError, match=message):
+            evaluated.monitor(GAIN).load_state_dict(state)
+
     def test_a_state_of_another_unit_or_budget(self, evaluated: Evaluated) -> None:
         state = json.loads(json.dumps(evaluated.monitor(GAIN).state_dict()))
         for options, said in (

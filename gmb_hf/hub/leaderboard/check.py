@@ -18,6 +18,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from gmb_hf._version import __version__
+from gmb_hf.base.checksums import ABSENT, leaves
 from gmb_hf.base.documents import Count, Many, Number, Section
 from gmb_hf.base.errors import InputError, first_of
 from gmb_hf.base.escape import one_line
@@ -508,11 +509,11 @@ def _compared(
     """The first differences of a file in a line each, and how many values were equal."""
     lines: list[str] = []
     equal = 0
-    for path, submitted, found in _leaves(theirs, ours, ""):
+    for path, submitted, found in leaves(theirs, ours, ""):
         name = path.rpartition(".")[2].partition("[")[0]
         if ".x_null_reasons." in path:  # its keys are paths
             name = "x_null_reasons"
-        if name in passed_over or (submitted is _ABSENT and _ADDED in passed_over):
+        if name in passed_over or (submitted is ABSENT and _ADDED in passed_over):
             continue
         if _same(submitted, found):
             equal += 1
@@ -526,26 +527,6 @@ def _compared(
     return lines, equal
 
 
-_ABSENT = object()
-
-
-def _leaves(theirs: Any, ours: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
-    """Each value of either side with its path; where only one has it, the other is absent."""
-    if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
-        for key in [*theirs, *(key for key in ours if key not in theirs)]:
-            inner = f"{path}.{key}" if path else str(key)
-            yield from _leaves(theirs.get(key, _ABSENT), ours.get(key, _ABSENT), inner)
-    elif _is_list(theirs) and _is_list(ours) and len(theirs) == len(ours):
-        for place, pair in enumerate(zip(theirs, ours, strict=True)):
-            yield from _leaves(*pair, f"{path}[{place}]")
-    else:
-        yield path, theirs, ours
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, (list, tuple))
-
-
 def _same(a: Any, b: Any) -> bool:
     numbers = all(type(one) in (int, float) for one in (a, b))
     if not numbers:
@@ -554,9 +535,9 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    if value is _ABSENT:
+    if value is ABSENT:
         return "nothing"
-    if _is_list(value):
+    if isinstance(value, (list, tuple)):
         return f"{len(value)} values ({first_of([one_line(str(one)) for one in value], 3)})"
     if isinstance(value, float):
         return f"{value:.9g}"
