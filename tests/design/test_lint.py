@@ -159,7 +159,7 @@ def test_a_budget_of_runs_says_which_field_and_how_many_runs() -> None:
     assert one["one_run_threshold"].message == (
         "with 22 explore runs the threshold of first alarms at x_primary_run_budget 0.05 is the "
         "largest score that any of them had before its event: one run decides how many events it "
-        "warns of; from 39 on it is the second largest"
+        "detects; from 39 on it is the second largest"
     )
     assert "one_run_threshold" not in found(sound(), n_explore_with_negatives=39)
     of_runs = {"few_runs_for_run_budget", "thin_run_budget", "one_run_threshold"}
