@@ -127,7 +127,10 @@ class WindowsCase:
         if gate.x_budget_state == "missed":
             return missed("windows", "budget", "uncontrolled", f"{held} by windows")
         asked = {
-            row.target: self._question(row) for row in gate.achieved if row.x_state == "straddles"
+            row.target: self._question(row)
+            for row in gate.achieved
+            if row.x_state == "straddles"
+            and (row.x_answer != "ABSTAIN" or row.target == design.primary_fpr)
         }
         settled = sum(row.x_state == "met" and row.x_answer != "ABSTAIN" for row in gate.achieved)
         least = design.min_targets_ok - settled
@@ -285,7 +288,12 @@ class RunsCase:
             )
             return missed("runs", "budget", "uncontrolled", text)
         design = self.judgement.design
-        asked = {budget: self._question(budget) for budget, one, _ in states if one == "straddles"}
+        primary = design.primary_run_budget
+        asked = {
+            budget: self._question(budget)
+            for budget, one, known in states
+            if one == "straddles" and (known or budget == primary)
+        }
         least = design.min_targets_ok - sum(one == "met" and known for _, one, known in states)
         return _asked("runs", asked, primary=design.primary_run_budget, least=least)
 
