@@ -139,7 +139,7 @@ def test_a_mistake_is_one_line_that_says_what_to_do(assignment):
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("warned_mn", "detection_min"), ("event_flor", "event_floor")]
+    ("name", "nearest"), [("detection_mn", "detection_min"), ("event_flor", "event_floor")]
 )
 def test_a_misspelled_keyword_of_the_design_suggests_the_nearest(name, nearest):
     message = rf"^benchmark: field '{name}' is unknown; known: alpha, .* Did you mean '{nearest}'\?"
