@@ -427,6 +427,7 @@ class PartJudgement(Judgement):
         self.whole, self.rows = whole, rows
         self.source, self.design = whole.source, whole.design
         self.basis, self.smoothing = whole.basis, whole.smoothing
+        self._by_target, self._by_budget = {}, {}
 
     @cached_property
     def evaluation(self) -> Scores:
@@ -471,11 +472,15 @@ class PartJudgement(Judgement):
 
     def alarms(self, target: float) -> WindowAlarms:
         """Their alarms by windows."""
-        return self.whole.alarms(target).select(self.rows)
+        if target not in self._by_target:
+            self._by_target[target] = self.whole.alarms(target).select(self.rows)
+        return self._by_target[target]
 
     def first_alarms(self, budget: float) -> FirstAlarms:
         """Their first alarms."""
-        return self.whole.first_alarms(budget).select(self.rows)
+        if budget not in self._by_budget:
+            self._by_budget[budget] = self.whole.first_alarms(budget).select(self.rows)
+        return self._by_budget[budget]
 
     def smoothed(self, checkpoints: int) -> Judgement:
         """The same runs of the trailing mean over `checkpoints` checkpoints."""
