@@ -1,4 +1,5 @@
-"""Spoil every kind of file that `gmb` reads, and look at how the commands answer.
+"""Spoil every kind of file that `gmb` reads, and look at how the commands answer. After them come
+the attacks of `benchmarks.dishonest`: copied runs, cheating scores, repeated looks.
 
     python -m benchmarks attacks                  # the table of docs/reliability.md
     python -m benchmarks.attacks lock 50 7        # one kind: attempts, seed
@@ -29,6 +30,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import dishonest
 from benchmarks.harness import Line, side
 
 INPUTS = Path(__file__).parents[1] / "tests" / "golden" / "inputs"
@@ -251,9 +253,9 @@ def fault(target: Target, content: bytes) -> tuple[int, str | None]:
         with _limited():
             code, said = answered(target.command)
         last = (said.strip().splitlines() or [""])[-1]
-        begins = {0: "", 1: "no: ", 2: "error: ", 3: ""}.get(code)
+        begins = {0: "", 1: "no: ", 2: "error: ", 3: "", 4: ""}.get(code)
         right = begins is not None and last.startswith(begins) and len(last) < 2_000
-        watching = code != 3 or target.command == _WATCH
+        watching = code not in (3, 4) or target.command == _WATCH
         return code, None if right and watching else f"exit code {code}: {last[:200]}"
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt):
@@ -310,12 +312,16 @@ def table(attempts: int = 120, seed: int = 14) -> Line:
         except Exception as error:  # the end of the process is a fault, too
             found = {"codes": {}, "faults": {f"the process ended: {error}": 1}}
         codes, faults = found["codes"], sum(found["faults"].values())
-        read = sum(codes.get(code, 0) for code in "013")
+        read = sum(codes.get(code, 0) for code in "0134")
         rows.append(f"| {kind} | {attempts} | {read} | {codes.get('2', 0)} | {faults} |")
         total, wrong = total + attempts, wrong + faults
         details += [f"{kind}: {text}" for text in found["faults"]]
+    others, more = dishonest.rows(attempts / 120)
+    wrong += more
     head = ["| file | attempts | still read | refused | faults |", "|---|---|---|---|---|"]
-    return Line("A1", f"{wrong} faults", f"0 of {total:,}", not wrong, [*head, *rows, *details])
+    return Line(
+        "A1", f"{wrong} faults", f"0 of {total:,}", not wrong, [*head, *rows, "", *others, *details]
+    )
 
 
 if __name__ == "__main__":

@@ -45,16 +45,14 @@ def l1() -> Line:
 def _held(seed: int, own: float, shared: float) -> list[bool]:
     """Whether the intervals of one simulation hold alpha, beta and E."""
     random = np.random.default_rng([61, seed])
-    n, d, number = (
-        axis.ravel() for axis in np.meshgrid(_SIZES, _TOKENS, np.arange(2.0), indexing="ij")
-    )
+    n, d, _ = (axis.ravel() for axis in np.meshgrid(_SIZES, _TOKENS, np.arange(2), indexing="ij"))
     point = np.arange(len(n)) // 2
     loss = _A / n ** TRUE["alpha"] + _B / d ** TRUE["beta"] + TRUE["E"]
     errors = own * random.standard_normal(len(n))
     errors += shared * random.standard_normal(len(n) // 2)[point]
-    points = Points(n, d, 6 * n * d, loss * np.exp(errors), point, number.astype(int))
+    points = Points(n, d, 6 * n * d, loss * np.exp(errors), point)
     weights = draw_weights(point, DRAWS, random)
-    drawn = law_numbers(*bootstrap(points, weights).laws.T)
+    drawn = law_numbers(*bootstrap(points, weights)[1][1:].T)
     found = []
     for key, truth in TRUE.items():
         low, high = np.percentile(drawn[key], [2.5, 97.5])

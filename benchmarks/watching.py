@@ -71,6 +71,9 @@ def _measure(folder: Path) -> dict[str, Any]:
             output_dir=str(folder / "trained"),
             max_steps=STEPS,
             per_device_train_batch_size=len(train),
+            learning_rate=config.training.lr,
+            weight_decay=config.training.weight_decay,
+            lr_scheduler_type="constant",
             save_strategy="no",
             logging_strategy="no",
             report_to=[],
@@ -90,6 +93,7 @@ def _measure(folder: Path) -> dict[str, Any]:
         heldout=test,
         train=train,
         parts=Parts(residues=task.prime),
+        system="as locked",
     )
     watched, plain = trained(callback), trained()
     monitor = callback.watch.monitor

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import ast
+from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 
-def lazy_names(
-    package: str, homes: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and `__dir__` of a package (PEP 562).
+def lazy_names(package: str, file: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and `__dir__` of a package (PEP 562), whose stub says what it offers.
 
-        if not TYPE_CHECKING:
-            __getattr__, __dir__ = lazy_names(__name__, {"RunLog": "runlog"})
+        __getattr__, __dir__ = lazy_names(__name__, __file__)
 
-    Type checkers read the same names from imports under `if TYPE_CHECKING`, which a test compares.
-
-    Args:
-        package: dotted name of the package.
-        homes: name -> the module below the package that defines it, followed by `:` and the name
-            there where it is another. A module's own name stands for the module.
+    The stub `__init__.pyi` beside the file imports the names, and is what type checkers read (as
+    in SPEC 1 of Scientific Python).
     """
+    stub = ast.parse(Path(file).with_suffix(".pyi").read_text(encoding="utf-8"))
+    homes = {
+        alias.asname or alias.name: (str(node.module), alias.name)
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
 
     def load(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         from gmb_hf.base.extras import needing
 
-        home, _, there = homes[name].partition(":")
+        home, there = homes[name]
         with needing(f"{package}.{name}"):
-            module = import_module(f"{package}.{home}")
-        return module if name == home.rpartition(".")[2] else getattr(module, there or name)
+            # As the import of the stub: `there` may be a module, too.
+            module = __import__(home, fromlist=[there])
+        return getattr(module, there)
 
     return load, lambda: sorted(homes)
 

@@ -6,6 +6,7 @@ The package is imported where it is needed: the process that hands out tests nee
 from __future__ import annotations
 
 import gc
+import itertools
 import multiprocessing
 import sys
 import time
@@ -21,6 +22,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from gmb_hf import Design, RunLog
 
+_NUMBERS = itertools.count()
 gc.disable()  # while modules are loaded and tests collected, of which nothing is given up
 _HUB = the_only_hub()  # before its clients are imported
 
@@ -144,12 +146,25 @@ def design() -> Design:
     )
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where ledgers of panels lie: never in the user's own folder."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GMB_STATE", str(folder))
+        yield folder
+
+
 @pytest.fixture(autouse=True)
-def _no_looks_yet() -> None:
-    """A lock that was never written keeps its looks in the process: each test begins anew."""
+def _no_looks_yet(_states: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has looked yet: each test has a state folder of its own, and a process without looks.
+
+    What fixtures of a module or session do is counted in that of the session.
+    """
     from gmb_hf.design import looks
 
     looks._IN_THIS_PROCESS.clear()
+    monkeypatch.setenv("GMB_STATE", str(_states / str(next(_NUMBERS))))
 
 
 def _emptied_hub() -> Hub:

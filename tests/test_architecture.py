@@ -128,7 +128,8 @@ NAMING = (ast.Import, ast.ImportFrom, ast.Call, ast.Constant)
 def _walk(nodes: Iterable[ast.AST], path: Path, found: list[Import], *, deferred: bool) -> None:
     for node in nodes:
         if isinstance(node, NAMING):
-            found += [Import(path, node.lineno, name, deferred) for name in _named(node, path)]
+            late = deferred or _is_lazy(node)
+            found += [Import(path, node.lineno, name, late) for name in _named(node, path)]
         inner = (
             deferred
             or isinstance(node, FUNCTIONS)
@@ -146,14 +147,17 @@ def _named(node: ast.AST, path: Path) -> list[str]:
             package = path.relative_to(ROOT).with_suffix("").parts[: -node.level]
             base = ".".join([*package, *([node.module] if node.module else [])])
         return [_submodule(base, alias.name) for alias in node.names]
-    if isinstance(node, ast.Call) and getattr(node.func, "id", None) == "lazy_names":
-        if not isinstance(node.args[1], ast.Dict):
-            return []  # the public names of the package, from all over the house
-        homes = ast.literal_eval(node.args[1]).values()
-        return [f"{module_of(path)}.{home}" for home in sorted({*homes})]
+    if _is_lazy(node):
+        stub = path.with_suffix(".pyi")
+        return [name for line in parsed(stub).body for name in _named(line, stub)]
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return [node.value] if re.fullmatch(rf"{PACKAGE}(\.\w+)+", node.value) else []
     return []
+
+
+def _is_lazy(node: ast.AST) -> bool:
+    """Whether it loads the names of the stub beside the file when they are first asked for."""
+    return isinstance(node, ast.Call) and getattr(node.func, "id", None) == "lazy_names"
 
 
 def _submodule(base: str, name: str) -> str:
@@ -315,10 +319,6 @@ def test_command_line_holds_no_numerics():
     assert not faults, show(faults)
 
 
-TO_RENAME = {"Checked", "Entry"}
-"""Names that two classes still share; the list only becomes shorter."""
-
-
 def classes(path: Path) -> Iterator[str]:
     """The public classes of a file."""
     for node in ast.walk(parsed(path)):
@@ -332,9 +332,8 @@ def test_a_class_has_a_name_of_its_own():
         for name in classes(path):
             homes.setdefault(name, []).append(str(path.relative_to(ROOT)))
     shared = {name: found for name, found in homes.items() if len(found) > 1}
-    faults = [f"{name}: {', '.join(shared[name])}" for name in sorted(shared.keys() - TO_RENAME)]
+    faults = [f"{name}: {', '.join(found)}" for name, found in sorted(shared.items())]
     assert not faults, show(faults)
-    assert shared.keys() >= TO_RENAME, "take from the list what was renamed"
 
 
 def lines_of_code(path: Path) -> int:
@@ -362,12 +361,14 @@ class TestNumbers:
         # 160 were reached before panels, the signals of others, report.html and tokenizers came in.
         # 203 before commands with one noun shared a file; 190 before files of several nouns
         # (design, lock, results, panels) were split.
-        assert len(FILES) <= 214
+        # 213 before scores were tried for causality, and what is a look of a panel was found out.
+        assert len(FILES) <= 216
 
     def test_lines_of_code(self):
         lines = sum(map(lines_of_code, FILES))
         # 43,690 when docstrings, comments and empty lines ceased to be counted; 41,000 is the aim.
-        assert lines <= 43_850, "what can be said in fewer lines?"
+        # 40,952 before copied runs, cheating scores and remade locks were refused.
+        assert lines <= 42_800, "what can be said in fewer lines?"
 
     def test_share_of_lines_that_import(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
@@ -380,7 +381,8 @@ class TestNumbers:
         importing = sum(node.end_lineno - node.lineno + 1 for node in statements)
         # 0.055 before the trainers came in, scripts whose heavy imports wait for their arguments.
         # 0.056 before what papers claim became a data file: fewer lines, the same imports.
-        assert importing <= 0.058 * lines, f"{importing} of {lines} lines, {importing / lines:.2%}"
+        # 0.058 before tables of names, words and settings became data files, likewise.
+        assert importing <= 0.059 * lines, f"{importing} of {lines} lines, {importing / lines:.2%}"
 
     def test_modules_that_an_evaluation_loads(self, tmp_path: Path):
         inputs = ROOT / "tests" / "golden" / "inputs"
@@ -398,7 +400,7 @@ class TestNumbers:
         every = done.stderr.splitlines()[-1].split()
         assert not {*every} & {*EXTRAS, "matplotlib.pyplot"}  # the base installation judges
         loaded = [name for name in every if name.split(".")[0] == PACKAGE]
-        assert len(loaded) <= 94, f"{len(loaded)}: {' '.join(sorted(loaded))}"
+        assert len(loaded) <= 88, f"{len(loaded)}: {' '.join(sorted(loaded))}"
 
 
 @pytest.mark.parametrize(
@@ -410,10 +412,7 @@ class TestNumbers:
         ("from gmb_hf.runs import panel", [("gmb_hf.runs.panel", False)]),
         ("from . import panel", [("gmb_hf.runs.panel", False)]),
         ("from ..files import write_text", [("gmb_hf.files", False)]),
-        (
-            "lazy_names(__name__, {'Panel': 'panel', 'Row': 'panel'})",
-            [("gmb_hf.runs.probe.panel", False)],
-        ),
+        ("lazy_names(__name__, __file__)", [("gmb_hf.runs.panel", True)]),
         ("x = 'gmb_hf.indicators.catalogue'", [("gmb_hf.indicators.catalogue", False)]),
         ("if TYPE_CHECKING:\n    import torch", [("torch", True)]),
     ],
@@ -427,6 +426,7 @@ def test_the_reader_of_imports_sees_each_form(
         (house / name).touch()
     path = house / "probe.py"
     path.write_text(source)
+    path.with_suffix(".pyi").write_text("from gmb_hf.runs.panel import Panel as Panel")
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     assert [(found.module, found.deferred) for found in imports_of(path)] == expected
 

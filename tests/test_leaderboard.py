@@ -539,7 +539,9 @@ def site(typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "quick-29,mul-31,1,embedding_gini,RANK_ONLY,0.5,0.02,0.1,\n"
         "mul-31,quick-29,,,,,,,no column\n"
     )
-    made = build_board(place / "submissions", place / "site", trial=place / "trial")
+    made = build_board(
+        place / "submissions", place / "site", trial=place / "trial", recompute=False
+    )
     assert made.left_out == ()
     return place / "site"
 
@@ -589,14 +591,17 @@ def test_what_is_left_out_and_what_is_refused(folder: Path, tmp_path: Path, site
     (source / "note.txt").touch()
     out = tmp_path / "site"
     with pytest.raises(InputError, match=r"there is nothing to show: .*empty: is no submission"):
-        build_board(source, out)
-    made = build_board(source, out, trial=site.parent / "trial")
+        build_board(source, out, recompute=False)
+    made = build_board(source, out, trial=site.parent / "trial", recompute=False)
     assert [re.sub(r".*submissions/", "", why) for why in made.left_out] == [
         "empty: is no submission: it has no README.md; gmb submit makes one",
         f"{NAME}: was not checked as it is now: gmb leaderboard check",
     ]
     assert "was not checked as it is now" in (out / "index.html").read_text()
-    build_board(source, out, trial=site.parent / "trial")  # over its own site
+    (folder / "check.json").unlink()
+    made = build_board(source, out, trial=site.parent / "trial")  # over its own site, computed anew
+    assert len(made.left_out) == 1
+    assert NAME in (out / "index.html").read_text()
     with pytest.raises(InputError, match="submissions: holds something else; choose another --out"):
         build_board(source, source, trial=site.parent / "trial")
     with pytest.raises(InputError, match="nowhere: there is no such folder of submissions"):
@@ -607,6 +612,52 @@ def test_what_is_left_out_and_what_is_refused(folder: Path, tmp_path: Path, site
     shutil.copytree(site.parent / "trial" / "quick-29", other)
     with pytest.raises(InputError, match="is not of the runs that panel 'mul-31' has here"):
         build_board(source, out, trial=other.parent)
+
+
+def test_a_forged_check_is_not_shown(folder: Path, tmp_path: Path) -> None:
+    """A result that says more than the panel gives, with its checksums and a check.json to fit."""
+    source, out = folder.parent, tmp_path / "site"
+    results = Results.read(folder / "results.yaml")
+    (item,) = results.indicators[:1]
+    rate = item.model_copy(update={"x_sentence": "Detects everything."})
+    forged = results.model_copy(update={"indicators": (rate, *results.indicators[1:])})
+    forged.with_checksums().write(folder / "results.yaml")
+    said = json.loads((folder / "check.json").read_text())
+    (score,) = said["scores"]
+    score |= {"sentence": "Detects everything.", "alarm_eligible": True}
+    said["files"] = hashes(Submission.read(folder))
+    (folder / "check.json").write_text(json.dumps(said))
+    with pytest.raises(
+        InputError, match=r"nothing to show: .*submitted Detects everything\., reco"
+    ):
+        build_board(source, out)
+    # Who does not compute anew is told so on every page, and nothing is called best.
+    words = ["leaderboard", "build", str(source), "--out", str(out), "--no-recompute"]
+    assert main(words) == 0
+    pages = {path.parent.name: path.read_text() for path in out.rglob("*.html")}
+    assert "Submissions were not recomputed: they stand here as their authors say." in pages["site"]
+    assert "No score here was computed from the logs: none is called best." in pages["panels"]
+    assert "not recomputed: its check.json says so" in pages["scores"]
+    assert ",not recomputed," in (out / "leaderboard.csv").read_text()
+    assert 'class="name may"' not in pages["panels"]
+
+
+def test_a_column_of_numbers_is_shown_and_never_called_best(
+    folder: Path, tmp_path: Path, site: Path
+) -> None:
+    out = tmp_path / "site"
+    build_board(folder.parent, out, trial=site.parent / "trial")
+    page = (out / "panels" / "quick-29.html").read_text()
+    rows = Shown(page[page.index("<tbody") :]).text
+    assert "from submitted numbers" in rows
+    index = (out / "index.html").read_text()
+    assert "Every submission was recomputed on " in index
+    assert "The trial was not: it is shown as gmb trial wrote it" in index
+    best = re.findall(r"The best(?: of them)?, ([^,]+), detected", page)
+    assert best
+    assert "my_score" not in best
+    build_board(folder.parent, out)
+    assert "none is called best" in (out / "panels" / "quick-29.html").read_text()
 
 
 # In a browser.

@@ -415,7 +415,7 @@ def test_a_watch_goes_on_from_where_it_was(typed: Terminal, raised: int) -> None
     assert (code, f"step {raised}" in out) == (3, True), err
     state.unlink()
     code, _, _ = typed.gmb("monitor", *BY, "--follow", log, "--idle=0")
-    assert code == 0
+    assert code == 4  # it abstains to the end
 
 
 def test_an_alarm_that_was_raised_stands(typed: Terminal, raised: int) -> None:
@@ -499,13 +499,21 @@ ADDED = {
     },
     "benchmark/verdict.py": {"IndicatorRecord": "x_added: int = 7"},
     "benchmark/operationality.py": {"LayerBRecord": "x_added: int = 7"},
+    "benchmark/first_alarm.py": {"FirstAlarmPointRecord": "added: float | None = None"},
     "hub/panels.py": {"PanelRecord": "added: int = 7"},
-    "hub/ledger.py": {"LookedRecord": "added: int = 7"},
+    "design/ledger.py": {"LookedRecord": "added: int = 7"},
     "hub/leaderboard/submission.py": {"SubmissionRecord": "added: int = 7"},
     "hub/leaderboard/check.py": {"CheckRecord": "added: int = 7", "CheckedScore": "added: int = 7"},
     "monitor/monitor.py": {"MonitorState": "added: int = 7", "IndicatorState": "added: int = 7"},
 }
 """File of the package -> class -> the field that it gets."""
+COMPUTED = {
+    "benchmark/first_alarm.py": (
+        "        **leads,\n",
+        "        **leads,\n        added=leads['lead_q95'],\n",
+    )
+}
+"""File -> text, and what stands there where the field is a number that is computed."""
 
 
 def with_fields(source: str, fields: dict[str, str]) -> str:
@@ -528,7 +536,11 @@ def test_a_later_version_with_more_fields_uses_them_all(tmp_path: Path) -> None:
         shutil.copytree(root / folder, tmp_path / folder, ignore=shutil.ignore_patterns("*.pyc"))
     for file, fields in ADDED.items():
         path = tmp_path / "gmb_hf" / file
-        path.write_text(with_fields(path.read_text(encoding="utf-8"), fields), encoding="utf-8")
+        source = with_fields(path.read_text(encoding="utf-8"), fields)
+        if file in COMPUTED:
+            assert source.count(COMPUTED[file][0]) == 1
+            source = source.replace(*COMPUTED[file])
+        path.write_text(source, encoding="utf-8")
     again = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", __file__]
     again += ["-c", str(root / "pyproject.toml"), "-o", f"pythonpath={tmp_path}"]
     again += ["-k", "not a_later_version"]

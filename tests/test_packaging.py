@@ -35,7 +35,8 @@ def test_every_folder_with_code_is_a_package_of_setup_cfg() -> None:
 
 
 def test_every_data_file_matches_a_pattern_of_setup_cfg() -> None:
-    shipped = (".py", ".j2", ".css", ".js", ".json", ".yaml")  # `py.typed` is named there
+    # `py.typed` is named there
+    shipped = (".py", ".pyi", ".j2", ".css", ".js", ".json", ".yaml", ".mplstyle")
     others = [
         path.relative_to(ROOT)
         for path in (ROOT / "gmb_hf").rglob("*")

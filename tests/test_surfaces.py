@@ -11,6 +11,7 @@ import pytest
 from synthetic import synthetic_runlog
 
 import gmb_hf
+import gmb_hf.jobs.metrics
 from gmb_hf.cli import main
 
 GAP = "safe_gap 50 must be larger than horizon 100"

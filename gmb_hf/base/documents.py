@@ -319,7 +319,7 @@ def load_yaml(path: str | Path) -> Any:
     Raises:
         InputError: the file is missing, empty, not UTF-8, no YAML, or repeats a key.
     """
-    return parse_yaml(read_text(path), where=str(path))
+    return parse_yaml(read_text(path, most=_LARGEST), where=str(path))
 
 
 def load_document(path: str | Path) -> Any:
@@ -355,6 +355,20 @@ def parse_yaml(text: str, *, where: str) -> Any:
     if data is None:
         raise _unreadable(where, " is empty")
     return data
+
+
+def front_matter(text: str, *, where: str) -> dict[str, Any]:
+    """The YAML mapping between two lines of `---` at the head of a text."""
+    lines = text.splitlines()
+    if not lines or lines[0] != _FENCE or _FENCE not in lines[1:]:
+        raise InputError(f"{where}: has no YAML header between two lines of {_FENCE}")
+    header = parse_yaml("\n".join(lines[1 : lines.index(_FENCE, 1)]), where=where)
+    if not isinstance(header, dict):
+        raise InputError(f"{where}: its header is no mapping of keys")
+    return header
+
+
+_FENCE = "---"
 
 
 def _check_events(text: str) -> None:

@@ -123,10 +123,12 @@ def _is_finite(value: Any) -> bool:
     return type(value) is not bool and isinstance(value, (int, float)) and math.isfinite(value)
 
 
-def positive_int(name: str, value: Any, *, where: str = "") -> int:
-    """Return `value` as an int of at least 1, else raise `InputError`."""
+def positive_int(name: str, value: Any, *, where: str = "", most: int | None = None) -> int:
+    """Return `value` as an int from 1 to `most`, else raise `InputError`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise _bad_value(name, "a whole number of at least 1", value, where)
+    if most is not None and value > most:
+        raise _bad_value(name, f"at most {most:,}", value, where)
     return value
 
 

@@ -12,7 +12,7 @@ from gmb_hf.base.documents import Section, UnknownKey, faults, path_text
 Location = tuple[int | str, ...]
 
 
-class Checked(NamedTuple):
+class CheckedDocument(NamedTuple):
     """A document beside its schema: faults, one line each, that begin with the path; paths of
     extensions that are not ours and do not read as ours; the document without those, and without
     unknown keys."""
@@ -22,7 +22,7 @@ class Checked(NamedTuple):
     content: Any
 
 
-def check(model: type[Section], data: Any, *, ours: bool) -> Checked:
+def check(model: type[Section], data: Any, *, ours: bool) -> CheckedDocument:
     """Hold plain data against a model; what is `ours` must match in its extensions as well."""
     content = copy.deepcopy(data)
     found: list[str] = []
@@ -44,7 +44,7 @@ def check(model: type[Section], data: Any, *, ours: bool) -> Checked:
             if aside or unknown:
                 continue
             found += faults(error, model)
-        return Checked(tuple(found), tuple(set_aside), content)
+        return CheckedDocument(tuple(found), tuple(set_aside), content)
 
 
 def _names_unknown_key(item: Any, *, ours: bool) -> bool:

@@ -1,4 +1,5 @@
-"""Atomic writes: a file is either the old one or the new one, never half of either.
+"""Atomic writes: a file is either the old one or the new one, never half of either; and the reading
+of files that others wrote, which are regular files within limits.
 
 What is written goes to a temporary file in the same folder, is flushed to disk and then renamed
 over the target. A full disk or a missing permission becomes an `InputError` that names the file,
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import logging
 import math
@@ -16,6 +18,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
@@ -26,6 +29,9 @@ if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 logger = logging.getLogger(__name__)
+
+STATE = "GMB_STATE"
+"""An environment variable: another folder for what `state_folder` is for."""
 
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",
@@ -188,6 +194,13 @@ def claimed(path: str | Path, taken: str) -> contextlib.ExitStack:
     return claim(path, taken, passing=True)
 
 
+def state_folder() -> Path:
+    """Where gmb keeps what outlives a project: $GMB_STATE, or the user's state folder."""
+    from platformdirs import user_state_path
+
+    return Path(os.environ.get(STATE) or user_state_path("gmb-hf", appauthor=False))
+
+
 def lies_inside(folder: Path, name: str) -> bool:
     """Whether a path, named by a file in a folder, lies in that folder, where links lead too.
 
@@ -199,12 +212,78 @@ def lies_inside(folder: Path, name: str) -> bool:
     return inside and not path.is_absolute() and ".." not in path.parts
 
 
-def check_file(path: str | Path) -> None:
-    """Refuse a path that is no file."""
-    if Path(path).is_dir():
+# Files that are read. docs/reliability.md lists the limits.
+
+MOST_BYTES = 2**33
+"""Of a file that is read."""
+STREAMED = 2**60
+"""Of one that is read block by block, such as text to train on or weights to hash."""
+MOST_TEXT = 2**28
+"""Bytes of a document that is held as a whole: JSON, a table of scores, a card."""
+_LONGEST_LINE = 2**26  # bytes of a line of JSON
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def check_file(path: str | Path, *, most: int = MOST_BYTES) -> None:
+    """Refuse a path that is no regular file, where links lead too, or has more than `most` bytes.
+
+    What reads a pipe waits for who writes it, and what reads a device may never come to its end.
+    """
+    try:
+        found = Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        raise InputError.at(path, "no_such_file", "there is no such file") from None
+    except OSError as error:
+        what = f"could not be read: {error.strerror}"
+        raise InputError.at(path, "unreadable", what) from None
+    if stat.S_ISDIR(found.st_mode):
         raise InputError.at(path, "not_a_file", "this is a folder; name a file in it")
-    if not Path(path).exists():
-        raise InputError.at(path, "no_such_file", "there is no such file")
+    if not stat.S_ISREG(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "no regular file")
+        what = f"is {kind}, and only regular files are read; save its content to a file"
+        raise InputError.at(path, "not_a_file", what)
+    if found.st_size > most:
+        what = f"is larger than {most >> 20:,} MB, the most that is read of such a file"
+        raise InputError.at(path, "too_large", what)
+
+
+def open_file(path: str | Path, *, most: int = MOST_BYTES) -> io.BufferedReader:
+    """Open a regular file within the limit of bytes; `InputError` as `check_file`."""
+    check_file(path, most=most)
+    try:
+        return Path(path).open("rb")
+    except PermissionError:
+        raise InputError.at(path, "unreadable", "no permission to read it") from None
+
+
+MOST_COLUMNS, MOST_CELLS = 20_000, 250_000_000
+"""Of a table that is read."""
+
+
+def check_table(where: str | Path, *, rows: int, columns: int, kept: int | None = None) -> None:
+    """Refuse a table that is too large to be held, of which `kept` columns are read.
+
+    It is asked before a Parquet file is read: a few bytes of one may stand for any number of rows.
+    """
+    what = None
+    if columns > MOST_COLUMNS:
+        what = f"has {columns:,} columns; {MOST_COLUMNS:,} are the most that are read"
+    elif rows * max(2, kept or columns) > MOST_CELLS:  # a row has a step and a value at least
+        cells = f"{rows:,} rows of {kept or columns:,} columns"
+        what = f"has {cells}; {MOST_CELLS:,} cells are the most; split the runs into several files"
+    if what:
+        raise InputError.at(where, "too_large", what)
+
+
+def check_not_read(out: str | Path | None, *read: str | Path | None) -> None:
+    """Refuse to write an answer over one of the files that it is made of; None is no file."""
+    if out is not None and Path(out).resolve() in {Path(one).resolve() for one in read if one}:
+        raise InputError.at(out, "is_read", "is a file that is read; write to another one")
 
 
 def write_bytes(path: str | Path, content: bytes) -> Path:
@@ -241,7 +320,6 @@ def shipped(packaged: str, top_level: str, *, holding: str) -> Path:
 
 DEEPEST = 100
 """How deeply the lists and mappings of a JSON or YAML document may be nested."""
-_LARGEST = 2**28  # characters
 _LONGEST = 300  # digits; what is longer no float can hold
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -269,8 +347,8 @@ def parse_json(text: str, *, where: str, foreign: bool = False) -> Any:
     # A line keeps its end: what lacks at its end would be said to lack in the next one.
     text = text.rstrip()
     try:
-        if len(text) > _LARGEST:
-            raise ValueError(f"is larger than {_LARGEST >> 20} MB")
+        if len(text) > MOST_TEXT:
+            raise ValueError(f"is larger than {MOST_TEXT >> 20} MB")
         integer, constant = (_long, float) if foreign else (_whole, _constant)
         found = json.loads(
             text, object_pairs_hook=_each_key_once, parse_int=integer, parse_constant=constant
@@ -335,17 +413,18 @@ def read_json(path: str | Path, *, foreign: bool = False) -> Any:
     """Parse one JSON file, as `parse_json` does.
 
     Raises:
-        InputError: the file is missing, a folder, not UTF-8, or no such JSON.
+        InputError: as `read_text`, or it is no such JSON.
     """
     return parse_json(read_text(path), where=str(path), foreign=foreign)
 
 
-def read_text(path: str | Path) -> str:
+def read_text(path: str | Path, *, most: int = MOST_TEXT) -> str:
     """The text of a UTF-8 file, with or without a byte order mark.
 
     Raises:
-        InputError: the file is missing, a folder, or not UTF-8.
+        InputError: the file is missing, no regular file, larger than `most` bytes, or not UTF-8.
     """
+    check_file(path, most=most)
     try:
         return read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -353,9 +432,9 @@ def read_text(path: str | Path) -> str:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The bytes of a file; an `InputError` where there is none."""
-    check_file(path)
-    return Path(path).read_bytes()
+    """The bytes of a file; an `InputError` as `check_file`."""
+    with open_file(path) as file:
+        return file.read()
 
 
 def write_json(path: str | Path, data: Any) -> Path:
@@ -386,14 +465,46 @@ def write_jsonl(path: str | Path, items: Iterable[Any]) -> Path:
     return write_text(path, "".join(f"{line}\n" for line in lines))
 
 
+CUT_OFF = (
+    "ends in the middle of a line; whatever wrote it was stopped: write it again, or remove this "
+    "line"
+)
+"""What is wrong with a last line that cannot be read."""
+
+
+def read_lines(path: str | Path, digest: Any = None) -> Iterator[tuple[int, str]]:
+    """Number and text, with its end, of every line of a UTF-8 file that is not blank.
+
+    The bytes of all lines go into `digest`, a hash of hashlib, if there is one.
+
+    Raises:
+        InputError: as `check_file`; a line is not UTF-8, or longer than any; the line is named.
+    """
+    with open_file(path) as file:
+        lines = iter(lambda: file.readline(_LONGEST_LINE + 1), b"")
+        for number, raw in enumerate(lines, start=1):
+            if len(raw) > _LONGEST_LINE:
+                raise InputError(f"{path}:{number}: is longer than {_LONGEST_LINE >> 20} MB")
+            if digest is not None:
+                digest.update(raw)
+            try:
+                text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+            except UnicodeDecodeError as error:
+                what = f"is not UTF-8 text (byte {error.start} of the line)"
+                if error.reason == "unexpected end of data":
+                    what = CUT_OFF
+                raise InputError(f"{path}:{number}: {what}") from None
+            if text.strip():
+                yield number, text
+
+
 def read_jsonl(path: str | Path) -> list[tuple[str, Any]]:
     """Each line of a JSONL file that is not blank, as `path:number` and what it holds.
 
     Raises:
-        InputError: as `read_json`; the line is named.
+        InputError: as `read_lines` and `parse_json`; the line is named.
     """
-    lines = enumerate(read_text(path).split("\n"), start=1)
-    named = [(f"{path}:{number}", line) for number, line in lines if line.strip()]
+    named = ((f"{path}:{number}", line.rstrip("\n")) for number, line in read_lines(path))
     return [(where, parse_json(line, where=where)) for where, line in named]
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.base.files import check_file
+from gmb_hf.base.files import STREAMED, open_file
 
 HASH_LENGTH = 64
 SHOWN = 16
@@ -111,8 +111,7 @@ def item_hash(item: Any, *, where: str = "item") -> bytes:
 
 def source_hash(path: str | Path) -> str:
     """SHA-256 of a file's bytes, 64 hex digits."""
-    check_file(path)
-    with Path(path).open("rb") as file:
+    with open_file(path, most=STREAMED) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

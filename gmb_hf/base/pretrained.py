@@ -1,7 +1,8 @@
 """Pretrained models: their files, in a folder or in a repository of the Hub at one commit.
 
 Weights are safetensors inside the folder, never pickles. A model of the Hub is known by its commit,
-one in a folder by a hash of every file that is loaded.
+one in a folder by a hash of every file that is loaded. Those that this package saved have their
+hash beside them, by which bytes that changed since are found.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.base.files import lies_inside, parse_json
+from gmb_hf.base.files import STREAMED, check_file, lies_inside, parse_json, read_text, write_text
 from gmb_hf.base.fingerprints import content_hash, source_hash
 from gmb_hf.base.repositories import Address, pull
 
 _OWN = ("grokking_transformer",)  # their code comes with this package
 _CONFIGS = ("config.json", "tokenizer_config.json")
 _WEIGHTS, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_HASH = ".safetensors.sha256"
 _TOKENIZER = (
     "tokenizer*",
     "vocab*",
@@ -31,8 +33,8 @@ _TOKENIZER = (
     "*.tiktoken",
     "bpe.codes",
 )
-_MODEL = (*_CONFIGS, "*.safetensors", "*.safetensors.index.json", *_TOKENIZER)
-_ENCODER = ("*.json", "*.txt", "*.safetensors", *_TOKENIZER)
+_MODEL = (*_CONFIGS, "*.safetensors", "*.safetensors.index.json", f"*{_HASH}", *_TOKENIZER)
+_ENCODER = ("*.json", "*.txt", "*.safetensors", f"*{_HASH}", *_TOKENIZER)
 _CODE = "*.py"
 _SAVE = "save it again with save_pretrained"
 _PICKLED = f"holds no weights as safetensors, and pickles are not loaded; {_SAVE}"
@@ -198,6 +200,7 @@ def _weights(folder: Path, place: str) -> set[Path]:
             "merge both and save the whole model"
         )
     if (folder / _WEIGHTS).is_file():
+        _check_weights(folder / _WEIGHTS, place)
         return {folder / _WEIGHTS}
     if not (folder / _INDEX).is_file():
         raise InputError(f"{place}: {_PICKLED}")
@@ -213,7 +216,31 @@ def _weights(folder: Path, place: str) -> set[Path]:
         _check_inside(folder, name, place, _INDEX)
         if not (folder / name).is_file():
             raise InputError(f"{place}: {name}, which {_INDEX} names, is missing; {_SAVE}")
+        _check_weights(folder / name, place)
     return {folder / _INDEX, *(folder / str(name) for name in named.values())}
+
+
+def write_hashes(folder: Path) -> None:
+    """Write the SHA-256 of each file of weights in a folder beside it; `sha256sum -c` reads it.
+
+    Whatever saves a model calls this; a model without, as transformers saves it, loads unchecked.
+    """
+    for path in folder.glob("*.safetensors"):
+        write_text(path.with_suffix(_HASH), f"{source_hash(path)}  {path.name}\n")
+
+
+def _check_weights(path: Path, place: str) -> None:
+    """Refuse weights whose bytes changed since they were saved; without a hash they may have."""
+    check_file(path, most=STREAMED)
+    note = path.with_suffix(_HASH)
+    if note.exists():
+        found, said = source_hash(path), read_text(note).split()
+        if said[:1] != [found]:
+            raise InputError(
+                f"{place}: {path.name} was damaged or changed after it was saved: its SHA-256 is "
+                f"not the one in {note.name}; copy both again, or delete {note.name} if you "
+                "changed the weights yourself"
+            )
 
 
 def _check_inside(folder: Path, name: str, place: str, by: str) -> None:
@@ -235,7 +262,7 @@ def _identity(folder: Path, place: str, files: Iterable[Path]) -> str:
 def _json(path: Path, place: str, kind: type = dict) -> Any:
     # Not as strictly as our own files: the configs of some models hold Infinity.
     try:
-        held = parse_json(path.read_text(encoding="utf-8"), where="", foreign=True)
+        held = parse_json(read_text(path), where="", foreign=True)
     except (OSError, ValueError) as error:
         reason = (str(error).strip(": ") or type(error).__name__).splitlines()[0]
         raise InputError(f"{place}: {path.name} could not be read: {reason}") from None

@@ -23,6 +23,10 @@ LEVEL = 0.95
 """Confidence of every interval."""
 
 
+MOST_DRAWS = 10**7
+"""Resamples of items, or permutations, of one test."""
+
+
 def generator(seed: int, stream: int) -> np.random.Generator:
     """The generator of a seed and a purpose, so that one seed can serve several purposes.
 
@@ -136,35 +140,6 @@ def exact_binomial(successes: int, trials: int) -> IntervalRecord:
     low = betaincinv(successes, failures + 1, tail) if successes else 0.0
     high = betaincinv(successes + 1, failures, 1 - tail) if failures else 1.0
     return IntervalRecord(low=float(low), high=float(high), method=BINOMIAL)
-
-
-def runs_for_zero(line: float) -> int:
-    """Runs without a single success after which the exact bound is at most `line`."""
-    if line >= 1:
-        return 1
-    return math.ceil(math.log((1 - LEVEL) / 2) / math.log1p(-line))
-
-
-_FARTHEST = 100  # beyond so many times the runs the estimate is a guess about a coin on its edge
-# An interval of half-width 1.96 se around a fresh estimate clears the line with probability .8 when
-# the truth lies 1.96 + .84 se away from it.
-_POWER = 1 + 0.8416 / 1.9600
-
-
-def runs_to_clear(
-    n_runs: int, estimate: float, line: float, interval: IntervalRecord
-) -> int | None:
-    """Runs after which an interval that straddles a line clears it; None: no number can be given.
-
-    Args:
-        n_runs: that gave the interval.
-        estimate: in it, and taken for the truth.
-    """
-    distance = abs(line - estimate)
-    reach = _POWER * (interval.high - estimate if estimate < line else estimate - interval.low)
-    if distance * math.sqrt(_FARTHEST) <= reach:
-        return None
-    return math.ceil(n_runs * (reach / distance) ** 2)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -335,7 +310,7 @@ def paired_permutation(
     >>> paired_permutation([0.0, 0.0, 0.0], [1.0, 2.0, 3.0]).p_value
     0.25
     """
-    positive_int("permutations", permutations)
+    positive_int("permutations", permutations, most=MOST_DRAWS)
     a, b = checked_pairs(first, second)
     difference = b - a
     n = len(difference)
@@ -373,7 +348,7 @@ def hierarchical_bootstrap(
         first, second: a number per seed and item of either model, float64 [S1, N] and [S2, N].
         draws, seed: of the resamples.
     """
-    positive_int("draws", draws)
+    positive_int("draws", draws, most=MOST_DRAWS)
     a, b = (np.atleast_2d(np.asarray(given, dtype=np.float64)) for given in (first, second))
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1] or not a.size or not b.size:
         raise InputError(

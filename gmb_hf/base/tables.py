@@ -54,6 +54,10 @@ class Column:
         """How the column is aligned: l, r or c."""
         return self.align or ("r" if self.show else "l")
 
+    def of(self, record: Any) -> Any:
+        """The cell of a record, as `take` finds it."""
+        return self.take(record) if callable(self.take) else follow(record, self.take)
+
     def text(self, cell: Any) -> str:
         """A cell as readers see it, not escaped."""
         if cell is None:
@@ -121,13 +125,7 @@ class Table:
         cls, records: Iterable[Any], columns: Sequence[Column], name: str = "", caption: str = ""
     ) -> Table:
         """A row for each record, with what the columns' `take` find in it."""
-        rows = [
-            tuple(
-                column.take(record) if callable(column.take) else follow(record, column.take)
-                for column in columns
-            )
-            for record in records
-        ]
+        rows = [tuple(column.of(record) for column in columns) for record in records]
         return cls(columns, rows, name, caption)
 
     def csv(self) -> str:

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gmb_hf.base.documents import Count, Measured, Number, OpenSection
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.records import NO_NEGATIVE, WhyNull
-from gmb_hf.core.nulls import Alarms, drawn_p_value
+from gmb_hf.core.nulls import Alarms, ChanceNull, drawn_p_value
 from gmb_hf.core.utility import WindowAlarms
 
 
@@ -34,35 +37,29 @@ class DrawnBaselineRecord(BaselineRecord):
 
 def by_windows(judgement: Judgement, target: float) -> dict[str, DrawnBaselineRecord]:
     """Every registered baseline at a target's thresholds, by name; empty without events."""
-    alarms, design = judgement.alarms(target), judgement.design
-    found = {}
+    alarms, found = judgement.alarms(target), {}
     for name, (null, chances) in alarms.each_chance():
         found[name] = DrawnBaselineRecord(
             detection_rate=float(chances.mean()),
-            p_value=drawn_p_value(
-                alarms.of_runs(chances),
-                alarms.n_detected,
-                draws=design.null_draws,
-                seed=design.seed,
-                stream=null.stream,
-            ),
+            p_value=_p_value(judgement, alarms, null, chances),
             fpr=_rate(judgement, alarms, name),
-            draws=design.null_draws,
+            draws=judgement.design.null_draws,
         )
     return found
 
 
 def p_values(judgement: Judgement, alarms: Alarms) -> Iterator[float]:
     """The p-value of one baseline after the other: layer D stops at the first too large."""
-    design = judgement.design
     for _, (null, chances) in alarms.each_chance():
-        yield drawn_p_value(
-            alarms.of_runs(chances),
-            alarms.n_detected,
-            draws=design.null_draws,
-            seed=design.seed,
-            stream=null.stream,
-        )
+        yield _p_value(judgement, alarms, null, chances)
+
+
+def _p_value(
+    judgement: Judgement, alarms: Alarms, null: ChanceNull, chances: NDArray[np.float64]
+) -> float:
+    draws, seed = judgement.design.null_draws, judgement.design.seed
+    of_runs, detected = alarms.of_runs(chances), alarms.n_detected
+    return drawn_p_value(of_runs, detected, draws=draws, seed=seed, stream=null.stream)
 
 
 def hardest(baselines: Mapping[str, BaselineRecord]) -> float | None:

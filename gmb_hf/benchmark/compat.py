@@ -36,7 +36,9 @@ from gmb_hf.benchmark.sections import CalibrationRecord
 from gmb_hf.benchmark.utility import LayerCRecord, OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord, unranked
 from gmb_hf.design.candidates import Candidate
+from gmb_hf.design.ledger import panel_looks
 from gmb_hf.indicators.catalogue import compute
+from gmb_hf.runs.copies import refuse_copies
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog
 
@@ -620,7 +622,7 @@ def _why_null(record: OpenSection, field: str) -> str:
 class Reproduction:
     """What the reference's computation gives: the scores as they were judged, and each run's event.
 
-    `events` are steps, float64 [R], NaN where a run has none.
+    `events` are steps, float64 [R], NaN where a run has none; `panel_looks` as of `Evaluation`.
     """
 
     results: Results
@@ -628,6 +630,7 @@ class Reproduction:
     events: NDArray[np.float64]
     log: RunLog
     settings: CompatSettings
+    panel_looks: tuple[str, ...] = ()
 
 
 def reproduce(
@@ -649,13 +652,20 @@ def reproduce(
 
     Raises:
         InputError: a score is unknown or given twice, a value is not finite, a run is too short,
-            or no window is negative.
+            no window is negative, two runs are copies, or as many have looked at these runs of
+            a panel as may.
     """
     entries = [resolve(Candidate.parse(item, where="score"), log) for item in candidates]
     twice = repeated(entry.name for entry in entries)
     if twice is not None:
         raise InputError(f"score {twice!r} is given twice; name it once")
-    events = event_steps(log.panel(settings.metric), settings)
+    metric = log.panel(settings.metric)
+    needs = dict.fromkeys(need for entry in entries for need in entry.indicator.needs)
+    columns = [log.panel(name) for name in needs if name != settings.metric]
+    near = refuse_copies([metric], columns, where=log.origin)
+    judge = {"x_compat": settings.plain(), "candidates": [dict(item) for item in candidates]}
+    at_panels = panel_looks(judge, settings.metric, log)
+    events = event_steps(metric, settings)
     scores, records = {}, []
     for entry in entries:
         panel = compute(log, entry.indicator, sign=entry.sign)
@@ -672,7 +682,10 @@ def reproduce(
         events.tolist(),
         design=None,
         calibration=CalibrationRecord(method=settings.source),
-        notes=[*notes, *namesakes(entries, log), *_repeats(log)],
+        notes=[
+            *(*notes, *namesakes(entries, log), *_repeats(log)),
+            *(*filter(None, [near.note()]), *at_panels.notes),
+        ],
         summary={"x_event_count_min": settings.event_count_min, "x_n_too_early": 0},
         tables=TABLES
         | {f"x_{name}_path": f"tables/{name}.csv" for name in ("per_run", "tradeoff")},
@@ -680,7 +693,8 @@ def reproduce(
         x_compat=settings.plain(),
         **((records[0].model_extra or {}) if len(records) == 1 else {}),
     )
-    return Reproduction(results, scores, events, log, settings)
+    at_panels.keep()  # before a result is seen
+    return Reproduction(results, scores, events, log, settings, tuple(at_panels.notes))
 
 
 def _repeats(log: RunLog) -> list[str]:

@@ -338,16 +338,7 @@ class MemberScores:
         members: list[dict[str, Any]] = []
         for member in self.entry.members:
             params = dict(member.indicator.with_defaults(member.parameters))
-            said = member.declared
-            members.append(
-                {
-                    "name": said.name,
-                    "family": said.family,
-                    "sign": said.sign,
-                    "sees_test_labels": said.sees_test_labels,
-                    "params": params,
-                }
-            )
+            members.append({**dataclasses.asdict(member.declared), "params": params})
         if isinstance(odds, LogOdds):
             fitted = {"center": odds.center, "scale": odds.scale, "coefficient": odds.coefficients}
             for name, numbers in fitted.items():
@@ -420,28 +411,19 @@ def doubts(
     if record.at_edge:
         penalty = float(record.setting)
         side = "smaller" if penalty == min(map(float, record.log_losses)) else "larger"
-        yield warning(
-            "penalty_at_edge",
-            f"{name}: the best of its penalties is {penalty:g}, at the edge of the "
-            f"grid; add {side} ones, or its fit may not be the best",
-        )
+        yield warning("penalty_at_edge", name=name, penalty=penalty, side=side)
     if len(record.fit_runs) < _FEW_FIT_RUNS:
-        yield warning(
-            "few_fit_runs",
-            f"{name}: fitted on {len(record.fit_runs)} runs; on fewer than {_FEW_FIT_RUNS} it may "
-            "well detect fewer events than its best member; raise its fit_share, or train more",
-        )
+        fitted = len(record.fit_runs)
+        yield warning("few_fit_runs", name=name, runs=fitted, least=_FEW_FIT_RUNS)
     runs, of = record.n_calibration_runs, len(record.calibrate_runs)
     takes = {f"{target:g}": runs_needed(target) for target in design.fpr_targets}
     takes |= {in_words(one): runs_to_promise(one, design.calibration) for one in design.run_budgets}
     strict = design.protocol == "strict"
     lost = {what: n for what, n in takes.items() if strict and runs < n <= with_negatives}
     if lost:
+        needed, named = max(lost.values()), ", ".join(lost)
         yield warning(
-            "few_runs_for_ensemble",
-            f"{name}: thresholds for {', '.join(lost)} take {max(lost.values())} calibrating "
-            f"runs with negative windows, there are {runs} of {of}: the answer "
-            "will be ABSTAIN; lower its fit_share, or train more",
+            "few_runs_for_ensemble", name=name, lost=named, needed=needed, runs=runs, of=of
         )
 
 
@@ -452,12 +434,8 @@ def unwatched(
     if health is None or health.n_calibration_runs < runs_needed(health.alpha):
         return
     for name in (name for name in locked if name not in health.candidates):
-        yield warning(
-            "no_health_for_ensemble",
-            f"{name}: a monitor cannot tell that it drifts, for which {health.alpha:g} takes "
-            f"{runs_needed(health.alpha)} explore runs that no fit has seen; lower its fit_share, "
-            "give all ensembles one split_seed, or train more",
-        )
+        needed = runs_needed(health.alpha)
+        yield warning("no_health_for_ensemble", name=name, alpha=health.alpha, needed=needed)
 
 
 def cross_fitted(entry: Entry, prepared: Prepared) -> Scores:

@@ -20,6 +20,8 @@ from gmb_hf.benchmark.prepare import (
     namesakes,
     own_score,
     prepare,
+    refuse_copies_between,
+    refuse_marked,
     statements_of,
 )
 from gmb_hf.benchmark.results import Results
@@ -28,6 +30,7 @@ from gmb_hf.benchmark.verdict import judge_all
 from gmb_hf.core.thresholds import effective_budget
 from gmb_hf.design.candidates import ENSEMBLE
 from gmb_hf.design.design import Design
+from gmb_hf.design.ledger import panel_looks
 from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
 from gmb_hf.design.lock import Lock, differing, refuse_shared_runs
 from gmb_hf.design.looks import look_notes, next_look
@@ -38,7 +41,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 # With too few runs there is no verdict but INCONCLUSIVE, which says so itself.
-_FEW_RUNS = ("run_groups_exceed_runs",)
+_FEW_RUNS = ("run_groups_exceed_runs", "few_held_out_runs", "few_runs_for_run_budget")
 _LEANS_ON = 5  # members of an ensemble that a note names
 
 
@@ -53,6 +56,7 @@ class Evaluation:
         log: the held-out runs that were judged.
         design: the design.
         lock: the lock it was judged by, if any.
+        panel_looks: how many have looked at the panels that these runs are of, a sentence each.
     """
 
     results: Results
@@ -61,6 +65,7 @@ class Evaluation:
     log: RunLog
     design: Design
     lock: Lock | None
+    panel_looks: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return f"Evaluation({self.results!r})"
@@ -75,12 +80,13 @@ def evaluate_lock(
     *,
     lock_path: str | None = None,
     transfer: bool = False,
+    counted: bool = False,
     on_done: Callable[[str], None] | None = None,
 ) -> Evaluation:
     """Judge held-out runs by a lock.
 
     The look is counted, and kept beside the lock's file; of a lock that was never written, in this
-    process. That of a panel's held-out runs is in its ledger, too.
+    process. That of a panel's held-out runs, by whatever file they came, is in its ledger, too.
 
     Args:
         lock: what was frozen, or its file.
@@ -90,6 +96,8 @@ def evaluate_lock(
             cadence. What explore runs promise does not hold there, so that a budget of runs is met
             only if these runs show it, and what is supported is so of their system alone. Scores
             whose columns these runs lack are left out, with a note.
+        counted: whether the ledger of the panel knows this look by another name: a trial with its
+            transfers is one, and who recomputes what was published sees nothing new.
         on_done: called with each score's name when it has been measured.
 
     Raises:
@@ -106,8 +114,7 @@ def evaluate_lock(
         lacking = _lacking(lock, runs)
     prepared = replace(prepare(runs, lock, leave_out=lacking), transferred=transfer)
     log = prepared.log
-    if log.looks is not None:
-        log.looks.refuse_worn_out(lock)
+    at_panels = panel_looks(None if counted else lock, lock.design.metric, log)
     gone = {column for of in lacking.values() for column in of}
     columns = [name for name in lock.columns if name not in gone]
     # The cadence is measured, not claimed.
@@ -121,6 +128,9 @@ def evaluate_lock(
         candidates=[entry.name for entry in prepared.entries],
         transfer=transfer,
     )
+    refuse_marked(lock, log)
+    if lock.x_lock.near_copies:
+        notes = (*notes, f"Of the lock's explore runs: {lock.x_lock.near_copies}")
     if transfer:
         said_lacking = [_lacking_note(lacking)] if lacking else []
         notes = (_transfer_note(lock.design, said), *said_lacking, *notes)
@@ -128,15 +138,15 @@ def evaluate_lock(
     evaluation = _evaluate(
         prepared,
         lock.design,
-        notes=(*notes, *_ensemble_notes(lock), *look_notes(lock, look)),
+        notes=(*notes, *_ensemble_notes(lock), *look_notes(lock, look), *at_panels.notes),
+        panel_looks=at_panels.notes,
         lock_path=lock_path,
         look=look.number,
         system=said if transfer else None,
         on_done=on_done,
     )
+    at_panels.keep()
     look.keep()
-    if log.looks is not None:
-        log.looks.keep_look(lock)
     return evaluation
 
 
@@ -186,13 +196,16 @@ def evaluate_runs(
             cadence, a column is missing, or as many have looked at these runs of a panel as may.
     """
     prepared = prepare(runs, design)
-    asked, design, looks = design, prepared.completed, prepared.log.looks
-    if looks is not None:
-        looks.refuse_worn_out(asked)
-    earlier = None
+    asked, design, logs = design, prepared.completed, [prepared.log]
+    earlier, near = None, []
     if explore is not None:
         earlier = prepare(explore, design, entries=prepared.entries)
         _refuse_explore(earlier.log, prepared.log)
+        logs.append(earlier.log)
+        if earlier.near.pairs:
+            near.append(f"Of the explore runs: {earlier.near.note()}")
+        near += filter(None, [refuse_copies_between(earlier, prepared).note()])
+    at_panels = panel_looks(asked, asked.metric, *logs)
     events, entries = prepared.events, prepared.entries
     facts = DesignFacts(
         cadence=prepared.log.panel("step").cadence(),
@@ -210,10 +223,18 @@ def evaluate_runs(
     notes = [
         *namesakes(entries, prepared.log),
         *(f"[{item.code}] {item.message}" for item in findings),
+        *near,
+        *at_panels.notes,
     ]
-    evaluation = _evaluate(prepared, design, explore=earlier, notes=notes, on_done=on_done)
-    if looks is not None:  # before a result is seen
-        looks.keep_look(asked)
+    evaluation = _evaluate(
+        prepared,
+        design,
+        explore=earlier,
+        notes=notes,
+        panel_looks=at_panels.notes,
+        on_done=on_done,
+    )
+    at_panels.keep()  # before a result is seen
     return evaluation
 
 
@@ -273,6 +294,7 @@ def _evaluate(
     lock_path: str | None = None,
     look: int | None = None,
     system: Mapping[str, Sequence[Any]] | None = None,
+    panel_looks: Sequence[str] = (),
     on_done: Callable[[str], None] | None,
 ) -> Evaluation:
     """Judge every score, by the lock's thresholds, those of explore runs, or of the runs alone."""
@@ -293,7 +315,7 @@ def _evaluate(
         declared={entry.name: entry.declared for entry in entries},
         other_events=before_other_events(prepared, explore),
         locked=lock is not None,
-        last_look=lock is not None and look is not None and look >= lock.design.looks,
+        most_runs=_most_runs(design, log, look, of_panel=bool(panel_looks)),
         on_done=on_done,
     )
     # Of all scores but ensembles, which calibrate on fewer runs; the controls are among them.
@@ -319,7 +341,19 @@ def _evaluate(
         excluded=events.excluded,
         system=system,
     )
-    return Evaluation(results, judgements, events, prepared.judged, design, lock)
+    looked = tuple(panel_looks)
+    return Evaluation(results, judgements, events, prepared.judged, design, lock, looked)
+
+
+def _most_runs(design: Design, log: RunLog, look: int | None, *, of_panel: bool) -> float:
+    """Most held-out runs that there may be in all: none can be added to a panel, or at a last look.
+
+    Of an evaluation without a lock `look` is None.
+    """
+    if of_panel or (look is not None and look >= design.looks):
+        return len(log.runs)
+    bounds = (design.max_eval_seeds, len(design.seeds_eval) or None)
+    return math.inf if look is None else min((n for n in bounds if n is not None), default=math.inf)
 
 
 def before_other_events(

@@ -658,9 +658,7 @@ def _notes(log: RunLog, columns: Sequence[str], radius: int) -> list[str]:
             "move together only at one and the same checkpoint; no other radius below that can "
             "give another result."
         )
-    if log.dropped_duplicates:
-        total = sum(log.dropped_duplicates.values())
-        notes.append(f"{total} rows of restarted logs were dropped: the last of each step counts.")
+    notes += filter(None, [log.restarts])
     lacking = {name: int(np.isnan(log.panel(name).values[clock.present]).sum()) for name in columns}
     cells = ", ".join(f"{name} ({count})" for name, count in lacking.items() if count)
     if cells:

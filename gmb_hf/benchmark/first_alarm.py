@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ RIVALS = {"clock": "the clock", MEMORISATION: "steps since memorisation"}
 Rivals = Mapping[str, NDArray[np.bool_]]
 """Which events each control detects at the same budget, bool [R], by its name."""
 
+_LEADS = ("lead_q05", "lead_q25", "lead_median", "lead_q75", "lead_q95")
 _NO_EVENT, _NO_NEGATIVE = WhyNull(NO_EVENT), WhyNull(NO_NEGATIVE)
 _NOT_DETECTED = WhyNull(lambda at: "no event was detected" if at.n_events else NO_EVENT)
 _NO_PROMISE = WhyNull("the threshold is infinite, or not of one set of runs")
@@ -132,7 +133,7 @@ def measure(judgement: Judgement, budget: float, rivals: Rivals) -> FirstAlarmPo
     interval = exact_binomial(alarms.n_false, n_runs) if n_runs else None
     has_event = alarms.has_event
     false_before = int((alarms.false & has_event).sum())
-    q05, q25, median, q75, q95 = alarms.lead_quantiles()
+    leads: dict[str, Any] = dict(zip(_LEADS, alarms.lead_quantiles(), strict=True))
     until = alarms.step[alarms.false] - judgement.design.burn_in
     return FirstAlarmPointRecord(
         budget=budget,
@@ -156,11 +157,7 @@ def measure(judgement: Judgement, budget: float, rivals: Rivals) -> FirstAlarmPo
         detection_interval=exact_binomial(alarms.n_detected, n_events) if n_events else None,
         timely_rate=alarms.timely_rate,
         timely_interval=exact_binomial(alarms.n_timely, n_events) if n_events else None,
-        lead_q05=q05,
-        lead_q25=q25,
-        lead_median=median,
-        lead_q75=q75,
-        lead_q95=q95,
+        **leads,
         steps_to_false_median=float(np.median(until)) if len(until) else None,
         n_event_free=int((~has_event).sum()),
         n_event_free_false=int((alarms.false & ~has_event).sum()),

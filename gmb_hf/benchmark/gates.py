@@ -26,6 +26,7 @@ from gmb_hf.benchmark.records import (
     WhyNull,
 )
 from gmb_hf.core.nulls import Unit
+from gmb_hf.design.power import runs_to_events
 
 State = Literal["met", "missed", "straddles"]
 GateName = Literal["budget", "floor", "detection", "chance", "lead", "stability"]
@@ -35,9 +36,13 @@ SLACK = 1e-12
 DESIGN_FAULT = "events_too_early"
 """Reason code: before most events no alarm can come, whatever the score."""
 
+NOT_STRICT = "not_strict"
+BY_THE_LETTER = "by the letter of v0.4, which pure noise can pass: never eligible"
+"""What every print of a supported label says where protocol strict did not judge."""
+
 AGAINST_ALARM = {
     "not_locked": "exploratory: no lock fixed the design beforehand",
-    "not_strict": "only protocol strict asks for more than chance gives",
+    NOT_STRICT: BY_THE_LETTER,
     "control": "it is a control",
     "oracle": "it sees test labels: an oracle",
     DESIGN_FAULT: "the design is at fault",
@@ -55,9 +60,9 @@ class GateRecord(OpenSection):
     # A reason code that begins with the unit.
     code: Annotated[str | None, WhyNull("the gate is met")] = None
     detail: Annotated[str | None, WhyNull("the gate is met")] = None
-    # Held-out runs in total that would settle it.
+    # Held-out runs in total that it takes at least, if the rates stay as they are.
     runs_to_settle: Annotated[
-        Count | None, WhyNull("the gate does not straddle, or more runs cannot settle it")
+        Count | None, WhyNull("the gate does not straddle, or no number of runs can be said")
     ] = None
 
     @property
@@ -90,9 +95,14 @@ def straddles(
     )
 
 
-def unsettled(gates: Sequence[GateRecord]) -> list[GateRecord]:
-    """The same gates where no further runs may be added, or none would help: no number is given."""
-    return [gate.model_copy(update={"runs_to_settle": None}) for gate in gates]
+def within_reach(gates: Sequence[GateRecord], most: float) -> list[GateRecord]:
+    """The same gates, without a number of runs where it is more than there may be."""
+    return [
+        gate.model_copy(update={"runs_to_settle": None})
+        if (gate.runs_to_settle or 0) > most
+        else gate
+        for gate in gates
+    ]
 
 
 # Gate B, in both units: promise or proof.
@@ -157,7 +167,7 @@ class OpenQuestion(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """One label, its reason codes, its sentence, and the runs that would settle it."""
+    """One label, its reason codes, its sentence, and the runs that it takes to settle it."""
 
     label: Label
     reasons: tuple[str, ...]
@@ -179,7 +189,7 @@ class Findings:
         scope: where it passes everything, if only a stratum does.
         fault: a sentence about a design under which no score can pass, if it is one.
         against: the codes of `AGAINST_ALARM` that hold.
-        may_settle: whether further held-out runs are allowed and can settle anything.
+        most_runs: most held-out runs that there may be in all; 0 where no number may be said.
         notes: sentences that close every verdict, or (`caveats`) one that supports.
     """
 
@@ -192,7 +202,7 @@ class Findings:
     scope: str = ""
     fault: str = ""
     against: Sequence[str] = ()
-    may_settle: bool = True
+    most_runs: float = math.inf
     caveats: Sequence[str] = field(default=())
 
 
@@ -224,7 +234,7 @@ def conclude(found: Findings) -> Verdict:
 
 
 def _of_label(label: Label, found: Findings) -> tuple[tuple[str, ...], str, int | None]:
-    """The codes and the clause of a label, and the runs that would settle it."""
+    """The codes and the clause of a label, and the runs that it takes to settle it."""
     failing = [gate for gate in _ordered(found.gates) if gate.state == "missed"]
     if label == INCONCLUSIVE:
         return _undecided(found)
@@ -250,22 +260,50 @@ def _of_label(label: Label, found: Findings) -> tuple[tuple[str, ...], str, int 
 
 
 def _undecided(found: Findings) -> tuple[tuple[str, ...], str, int | None]:
-    open_gates = [gate for gate in _ordered(found.gates) if gate.state == "straddles"]
+    gates = _ordered(found.gates)
+    open_gates = [gate for gate in gates if gate.state == "straddles"]
     questions = [OpenQuestion(g.code or "", g.detail or "", g.runs_to_settle) for g in open_gates]
     if found.few:
-        questions = [found.few]
-    numbers = [one.runs for one in questions if one.runs is not None]
-    settles = None
-    # No number of runs mends a design.
-    if not found.fault and found.may_settle and len(numbers) == len(questions):
-        settles = max(numbers)
+        questions = [found.few, *_open_with_events(gates, questions)]
+    settles = _runs_of(questions)
+    if settles is not None and (found.fault or settles > found.most_runs):
+        settles = None  # no number of runs mends a design
+    codes = tuple(dict.fromkeys(one.reason for one in questions))
+    if found.few:  # what else is open is told where it asks for more runs
+        codes = (found.few.reason,)
+        driving = settles is not None and found.few.runs != settles
+        asks = [one for one in questions[1:] if driving and one.runs == settles]
+        questions = [found.few, *asks]
     told: list[str] = []
     for one in questions:  # what leaves several gates open is said once
         told += [] if any(one.text in before for before in told) else [one.text]
     text = f"Not decided: {'; '.join(told)}"
     if settles is not None:
-        text += f"; about {settles} runs ({settles - found.n_runs} more) would settle it"
-    return tuple(dict.fromkeys(one.reason for one in questions)), text, settles
+        more = settles - found.n_runs
+        runs = "1 more run" if more == 1 else f"{more} more runs"
+        text += f"; settling it takes at least {runs} ({settles} in all), if the rates stay as "
+        text += "they are"
+    return codes, text, settles
+
+
+def _open_with_events(
+    gates: Sequence[GateRecord], questions: Sequence[OpenQuestion]
+) -> list[OpenQuestion]:
+    """What stays open once there are events enough, if the rates stay as they are.
+
+    Nothing where a rate is surely too low or too high. Where chance or lead time alone is missed,
+    which more events may turn, what is open has no number.
+    """
+    missing = {gate.gate for gate in gates if gate.state == "missed"}
+    if missing & {"floor", "budget", "detection"}:
+        return []
+    return [one._replace(runs=None) if missing else one for one in questions]
+
+
+def _runs_of(questions: Sequence[OpenQuestion]) -> int | None:
+    """Runs that settle all questions; None where one of them has no number."""
+    numbers = [one.runs for one in questions if one.runs is not None]
+    return max(numbers) if numbers and len(numbers) == len(questions) else None
 
 
 def _ordered(gates: Sequence[GateRecord]) -> list[GateRecord]:
@@ -286,7 +324,7 @@ def few_events(n_events: int, n_runs: int, least: int) -> OpenQuestion | None:
     """The question that fewer events than the design asks for leave open, if they are fewer."""
     if n_events >= least:
         return None
-    runs = math.ceil(n_runs * least / n_events) if n_events else None
+    runs = runs_to_events(n_runs, n_events, least)
     counted = "1 event is" if n_events == 1 else f"{n_events} events are"
     return OpenQuestion("few_events", f"{counted} fewer than {least}", runs)
 

@@ -12,14 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.scores import Scores, score_windows
-from gmb_hf.core.first_alarm import FirstAlarms, first_alarms
+from gmb_hf.core.first_alarm import FirstAlarms
+from gmb_hf.core.nulls import Alarms
 from gmb_hf.core.thresholds import (
     Negatives,
     conformal_threshold,
@@ -27,7 +28,7 @@ from gmb_hf.core.thresholds import (
     run_threshold,
     spec_threshold,
 )
-from gmb_hf.core.utility import WindowAlarms, window_alarms
+from gmb_hf.core.utility import WindowAlarms
 from gmb_hf.core.windows import Windows
 from gmb_hf.design.design import Design
 
@@ -41,6 +42,7 @@ RULES: Mapping[str, Callable[[Negatives, float], float]] = {
 RULE_THRESHOLD = 0.5
 """Between the values of a published rule: 0, and 1 where it alarms."""
 
+A = TypeVar("A", bound=Alarms)
 _LEAVE_ONE_OUT_UP_TO = 40
 _FOLDS = 10
 
@@ -310,32 +312,33 @@ class Judgement:
         n_runs = source.n_runs if isinstance(source, Locked) else None
         return constant("locked", chosen, self.n_runs, n_runs)
 
-    def _layout(self) -> dict[str, Any]:
-        scores, design = self.evaluation, self.design
-        return {
-            "horizon": design.horizon,
-            "safe_gap": design.safe_gap,
-            "burn_in": design.burn_in,
-            "present": scores.present,
-        }
-
     def alarms(self, target: float) -> WindowAlarms:
         """The alarms by windows at a target's thresholds."""
         if target not in self._by_target:
-            scores, tau = self.evaluation, self.calibrated.thresholds[target]
-            self._by_target[target] = window_alarms(
-                scores.values, scores.steps, scores.event_step, tau, self.windows, **self._layout()
-            )
+            self._by_target[target] = self._found(WindowAlarms, target)
         return self._by_target[target]
 
     def first_alarms(self, budget: float) -> FirstAlarms:
         """The first alarms at the thresholds of a budget of runs."""
         if budget not in self._by_budget:
-            scores, tau = self.evaluation, self.run_calibrated.thresholds[budget]
-            self._by_budget[budget] = first_alarms(
-                scores.values, scores.steps, scores.event_step, tau, self.windows, **self._layout()
-            )
+            self._by_budget[budget] = self._found(FirstAlarms, budget)
         return self._by_budget[budget]
+
+    def _found(self, kind: type[A], at: float) -> A:
+        """The alarms of a unit at the thresholds of a target or budget."""
+        scores, design = self.evaluation, self.design
+        calibrated = self.run_calibrated if kind.unit == "runs" else self.calibrated
+        return kind.of(
+            scores.values,
+            scores.steps,
+            scores.event_step,
+            calibrated.thresholds[at],
+            self.windows,
+            horizon=design.horizon,
+            safe_gap=design.safe_gap,
+            burn_in=design.burn_in,
+            present=scores.present,
+        )
 
     def achievable_rates(self, *, per_run: bool) -> NDArray[np.float64]:
         """The false positive rates of all finite thresholds that alarm, ascending, float64 [G].
@@ -359,14 +362,11 @@ class Judgement:
             return self
         if checkpoints not in self._smoothed:
             source = self.source
-            made = Judgement(
-                self.evaluation.smooth(checkpoints),
-                source.smooth(checkpoints) if isinstance(source, Scores) else source,
-                self.design,
-                basis=self.basis,
+            # What is finite stays so, and a label asks for nothing else of a score.
+            made = self._changed(
+                evaluation=self.evaluation.smooth(checkpoints),
+                source=source.smooth(checkpoints) if isinstance(source, Scores) else source,
                 smoothing=checkpoints,
-                # What is finite stays so, and a label asks for nothing else of a score.
-                windows=self.windows,
             )
             if isinstance(source, Locked):
                 made.calibrated  # noqa: B018 - a length that the lock lacks is refused here
@@ -383,14 +383,7 @@ class Judgement:
         Negative windows end at the safe gap, so that they and the thresholds found on them stay
         what they are. `windows` are the labels.
         """
-        made = Judgement(
-            self.evaluation,
-            self.source,
-            design,
-            basis=self.basis,
-            smoothing=self.smoothing,
-            windows=windows,
-        )
+        made = self._changed(design=design, windows=windows)
         made.negatives, made.maxima = self.negatives, self.maxima
         made.calibrated = self.calibrated
         return made
@@ -404,15 +397,14 @@ class Judgement:
         """
         chosen = np.asarray(rows, dtype=np.int64)
         if self.calibrated.method == "in_sample":
-            return Judgement(
-                self.evaluation.select(chosen),
-                self.source,
-                self.design,
-                basis=self.basis,
-                smoothing=self.smoothing,
-                windows=self.windows.select(chosen),
-            )
+            evaluation, windows = self.evaluation.select(chosen), self.windows.select(chosen)
+            return self._changed(evaluation=evaluation, windows=windows)
         return PartJudgement(self, chosen)
+
+    def _changed(self, **changes: Any) -> Judgement:
+        """The same judgement but for some arguments."""
+        names = ("evaluation", "source", "design", "basis", "smoothing", "windows")
+        return Judgement(**{**{name: getattr(self, name) for name in names}, **changes})
 
 
 class PartJudgement(Judgement):
@@ -470,17 +462,10 @@ class PartJudgement(Judgement):
         """Their thresholds by runs."""
         return self.whole.run_calibrated.select(self.rows)
 
-    def alarms(self, target: float) -> WindowAlarms:
-        """Their alarms by windows."""
-        if target not in self._by_target:
-            self._by_target[target] = self.whole.alarms(target).select(self.rows)
-        return self._by_target[target]
-
-    def first_alarms(self, budget: float) -> FirstAlarms:
-        """Their first alarms."""
-        if budget not in self._by_budget:
-            self._by_budget[budget] = self.whole.first_alarms(budget).select(self.rows)
-        return self._by_budget[budget]
+    def _found(self, kind: type[A], at: float) -> A:
+        whole = self.whole
+        alarms = whole.first_alarms(at) if kind.unit == "runs" else whole.alarms(at)
+        return cast(A, alarms.select(self.rows))
 
     def smoothed(self, checkpoints: int) -> Judgement:
         """The same runs of the trailing mean over `checkpoints` checkpoints."""

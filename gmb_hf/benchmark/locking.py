@@ -24,13 +24,23 @@ from gmb_hf.benchmark.events import events_the_other_way
 from gmb_hf.benchmark.health import lock_health
 from gmb_hf.benchmark.judgement import RULE_THRESHOLD, Judgement, by_runs, by_windows
 from gmb_hf.benchmark.operationality import layer_b
-from gmb_hf.benchmark.prepare import CONTROLS, Entry, Prepared, Runs, prepare, statements_of
+from gmb_hf.benchmark.prepare import (
+    CONTROLS,
+    Entry,
+    Prepared,
+    Runs,
+    marks_by,
+    prepare,
+    statements_of,
+    system_of,
+)
 from gmb_hf.benchmark.ranking import layer_a
 from gmb_hf.benchmark.scores import Scores, score_windows
 from gmb_hf.benchmark.utility import operating_point
 from gmb_hf.core.nulls import labels_of
 from gmb_hf.core.thresholds import Negatives, run_maxima
 from gmb_hf.design.design import Design
+from gmb_hf.design.ledger import panel_looks
 from gmb_hf.design.lint import (
     DesignFacts,
     Finding,
@@ -78,6 +88,7 @@ def make_lock(
             held-out seed is in the log.
     """
     prepared = prepare(runs, design)
+    at_panels = panel_looks(design, design.metric, prepared.log)  # none, of explore runs
     said = {key: value for key, value in statements_of(prepared.log).items() if key != _CADENCE}
     for field, stated, found in differing(design, said):
         # Such a boundary would refuse held-out logs of the same system.
@@ -114,12 +125,16 @@ def make_lock(
         explore_fingerprint=prepared.log.fingerprint(),
         explore_runs=prepared.log.runs,
         explore_seeds=prepared.log.seeds,
-        explore_hashes=prepared.log.run_hashes(columns_read(design, locked)),
+        explore_hashes=prepared.log.run_hashes(read := columns_read(design, locked)),
+        explore_marks=marks_by(prepared.log, read),
+        near_copies=prepared.near.note(),
         n_calibration_runs=prepared.runs_with_negatives,
         sources=hub_sources(prepared.log.metadata),
         health=health,
+        system=system_of(design, prepared.log),
         created=now.isoformat(timespec="seconds"),
     )
+    at_panels.keep()
     return lock, findings
 
 
@@ -212,6 +227,8 @@ def _facts_without_events(prepared: Prepared) -> DesignFacts:
         n_explore=len(log.runs),
         n_eval=len(design.seeds_eval) or None,
         duplicates_dropped=log.dropped_duplicates,
+        near_copies=prepared.near.note(),
+        metric_range=prepared.metric_range,
         non_causal=non_causal(candidates, log),
         windowed=tuple(entry.name for entry in candidates if entry.window is not None),
         n_candidates=len(candidates),
@@ -294,7 +311,11 @@ def _empty_as_nan(log: RunLog) -> RunLog:
 # Before a lock: both signs of every candidate, a search and no claim.
 
 
-_BY_RUNS = ("detection_rate", "timely_rate", "false_alarm_rate", "chance", "run_p_value")
+# Field of `Explored` -> of the first alarms.
+_BY_RUNS = {
+    **{name: name for name in ("detection_rate", "timely_rate", "false_alarm_rate", "chance")},
+    "run_p_value": "p_value",
+}
 DRAWS = 200  # of the nulls and the bootstrap: a search needs no third digit
 
 
@@ -355,6 +376,7 @@ def explore(
         on_done: called with each candidate's name when both signs have been tried.
     """
     prepared = prepare(runs, design)
+    panel_looks(design, design.metric, prepared.log).keep()  # none, of explore runs
     quick = design.model_copy(update={"null_draws": DRAWS, "bootstrap_draws": DRAWS})
     rows = []
     for entry in prepared.entries:
@@ -379,15 +401,8 @@ def _explored(entry: Entry, sign: int, judgement: Judgement) -> Explored:
     point = operating_point(judgement, primary)
     budget = judgement.design.primary_run_budget
     alarms = judgement.first_alarms(budget)
-    first: dict[str, float | None] = dict.fromkeys(_BY_RUNS)
-    if judgement.run_calibrated.finite(budget):
-        first = {
-            "detection_rate": alarms.detection_rate,
-            "timely_rate": alarms.timely_rate,
-            "false_alarm_rate": alarms.false_alarm_rate,
-            "chance": alarms.chance,
-            "run_p_value": alarms.p_value,
-        }
+    known = judgement.run_calibrated.finite(budget)
+    first = {name: getattr(alarms, of) if known else None for name, of in _BY_RUNS.items()}
     return Explored(
         indicator=entry.name,
         family=entry.indicator.family,

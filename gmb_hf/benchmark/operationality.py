@@ -7,6 +7,7 @@ effective sample size, D5 abstain rate. All but the last look at negative window
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 import numpy as np
@@ -204,14 +205,7 @@ def layer_b(judgement: Judgement, *, intervals: bool = True) -> LayerBRecord:
     record = None
     if certificate is not None:
         tied = certificate.forbids(min(design.fpr_targets) + design.fpr_eps)
-        record = FloorRecord(
-            f_min_pos=certificate.f_min_pos,
-            gaps=_gaps(judgement),
-            tied_value=certificate.tied_value,
-            tied_windows=certificate.tied_windows,
-            zero_reached=certificate.zero_reached,
-            floor=tied,
-        )
+        record = FloorRecord(**asdict(certificate), gaps=_gaps(judgement), floor=tied)
     kept = state == "met"
     tied = record is not None and bool(record.floor)
     return LayerBRecord(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from dataclasses import asdict, dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ ASSUMED: Mapping[str, Any] = {
     "negative_share": 0.75,
 }
 """What is supposed of a score without a pilot."""
-_BY_RUNS = ("detection", "event_share", "negative_share")  # of these, what is of its first alarms
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,21 +202,32 @@ def plan_runs(
     for option, value in options.values():
         if value is not None and not 0 < value <= 1:
             raise InputError(f"{option} must be a number above 0 and at most 1, got {value:g}")
-    if coverage is not None and coverage <= goal.coverage_min:
-        what = f"--coverage {coverage:g} must exceed the minimum {goal.coverage_min:g}"
-        raise InputError(f"{what}: what lies at it is never surely above it")
-    if detection is not None and detection <= design.detection_min:
-        what = f"--detection {detection:g} must exceed the minimum {design.detection_min:g}"
-        raise InputError(f"{what}: what lies at it is never surely above it")
-    given: dict[str, Any] = {name: x for name, (_, x) in options.items() if x is not None}
-    by_runs = plan_by_runs(_goal_by_runs(design, goal), partial(_runs_assumed, measured, given))
-    given = {name: x for name, x in given.items() if name != "detection"}
-    if measured is not None:
-        found = plan(goal, lambda m: replace(measured.assumed(m), **given))
-        return replace(found, by_runs=by_runs)
-    usual = {name: value for name, value in ASSUMED.items() if name != "detection"}
-    assumed = Assumed(**{**usual, **given})
-    return replace(plan(goal, lambda m: assumed), by_runs=by_runs)
+    minima = {"coverage": goal.coverage_min, "detection": design.detection_min}
+    for name, least in minima.items():
+        option, value = options[name]
+        if value is not None and value <= least:
+            what = f"{option} {value:g} must exceed the minimum {least:g}"
+            raise InputError(f"{what}: what lies at it is never surely above it")
+    given = {name: value for name, (_, value) in options.items() if value is not None}
+    usual = ASSUMED if measured is None else {}
+
+    def assumed(m: int) -> Assumed:
+        said = _of(Assumed, {**usual, **given})
+        return Assumed(**said) if measured is None else replace(measured.assumed(m), **said)
+
+    def assumed_by_runs(m: int) -> RunsAssumed:
+        said = _of(RunsAssumed, {**usual, **given})
+        if measured is None:
+            return RunsAssumed(**said)
+        return replace(measured.assumed_by_runs(m), **said)
+
+    by_runs = plan_by_runs(_goal_by_runs(design, goal), assumed_by_runs)
+    return replace(plan(goal, assumed), by_runs=by_runs)
+
+
+def _of(kind: type[Assumed | RunsAssumed], values: Mapping[str, float]) -> dict[str, Any]:
+    """Those of the values that are its fields."""
+    return {one.name: values[one.name] for one in fields(kind) if one.name in values}
 
 
 def _goal_by_runs(design: Design, goal: Goal) -> RunsGoal:
@@ -230,16 +240,6 @@ def _goal_by_runs(design: Design, goal: Goal) -> RunsGoal:
         alpha=goal.alpha,
         power=goal.power,
     )
-
-
-def _runs_assumed(measured: Pilot | None, given: Mapping[str, Any], m: int) -> RunsAssumed:
-    """What is supposed of first alarms where `m` runs calibrate them."""
-    said = {name: given[name] for name in _BY_RUNS if name in given}
-    if "chance" in given:
-        said["chance"] = given["chance"]
-    if measured is not None:
-        return replace(measured.assumed_by_runs(m), **said)
-    return RunsAssumed(**{**{name: ASSUMED[name] for name in _BY_RUNS}, **said})
 
 
 def check_ending(path: Path) -> None:

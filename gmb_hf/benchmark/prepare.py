@@ -10,7 +10,8 @@ agree on which rows of a log count, where its events are, and which score a name
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,27 +21,51 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError, nearest, unknown
+from gmb_hf.benchmark.causality import Series, Tried, alone, refuse_peeking
 from gmb_hf.benchmark.events import EVENTS, Events, events_the_other_way, find_events
 from gmb_hf.benchmark.judgement import Basis, Judgement, Locked, Source
 from gmb_hf.benchmark.scores import Scores, score_windows
 from gmb_hf.benchmark.verdict import Declared
 from gmb_hf.core.windows import Windows
 from gmb_hf.design.candidates import Candidate, Ensemble, Score
-from gmb_hf.design.design import Design
+from gmb_hf.design.design import UNDECLARED, Design
 from gmb_hf.design.event_types import EVENT_TYPES
-from gmb_hf.design.lock import CENTRAL, Lock, member_key
+from gmb_hf.design.lint import in_percent
+from gmb_hf.design.lock import CENTRAL, SEEN_AS, Lock, LockedSystem, member_key
 from gmb_hf.design.strata import EVENT_STEP
 from gmb_hf.indicators import catalogue
-from gmb_hf.indicators.catalogue import Indicator, compute, get, names
-from gmb_hf.indicators.ensemble import external, fitted_ensemble, unfitted_ensemble
-from gmb_hf.runs.columns import filled, listing
-from gmb_hf.runs.metadata import COLUMN_FAMILIES, DIFFERS, EXTERNAL, column_family, stated
+from gmb_hf.indicators.catalogue import Indicator, Observables, get, is_foreign, names, scored
+from gmb_hf.indicators.causal import Values
+from gmb_hf.indicators.ensemble import (
+    external,
+    fitted_ensemble,
+    member_indicators,
+    unfitted_ensemble,
+)
+from gmb_hf.runs.columns import filled, float_column, listing
+from gmb_hf.runs.copies import (
+    Marks,
+    NearCopies,
+    copied_from,
+    joined,
+    marks_of,
+    refuse_copies,
+)
+from gmb_hf.runs.metadata import (
+    COLUMN_FAMILIES,
+    DIFFERS,
+    EXTERNAL,
+    SYSTEM,
+    column_family,
+    stated,
+)
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog, at_shared_steps
 
 CONTROLS = ("clock", "constant", "steps_since_memorisation")
 SEED = "seed"
 _COLUMNS_SHOWN = 24
+_LABEL_FREE = ("train_loss", "train_acc")  # metrics that are made without held-out labels
 
 
 @dataclass(frozen=True)
@@ -93,9 +118,17 @@ class Entry:
             return self
         return replace(self, parameters={**self.parameters, parameter: window})
 
-    def panel(self, log: RunLog) -> Panel:
-        """The score of every run of a log."""
-        return compute(log, self.indicator, sign=self.sign, **self.parameters)
+    @property
+    def trial(self) -> Tried:
+        """The score as its causality is tried."""
+        return Tried(self.indicator, self.parameters, self.sign)
+
+    def panel(self, log: RunLog, known: Mapping[tuple[Any, ...], Values] | None = None) -> Panel:
+        """The score of every run of a log; `known` is as `Observables` takes it."""
+        grid = log.panel("step")
+        seen = Observables(lambda column: log.panel(column).values, grid.cadence, known or {})
+        values = scored(self.indicator, seen, self.parameters, sign=self.sign)
+        return grid.with_values(values, name=self.name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,6 +143,7 @@ class Prepared:
         left_out: a sentence about the other rows, if any.
         lock: what they are judged by; None without one.
         transferred: whether they are of another system than the lock's; see `Judgement`.
+        near: the runs that move like another one.
     """
 
     design: Design
@@ -118,6 +152,7 @@ class Prepared:
     left_out: tuple[str, ...] = ()
     lock: Lock | None = None
     transferred: bool = False
+    near: NearCopies = field(default=NearCopies((), 0))
     _panels: dict[Any, Panel] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -184,11 +219,19 @@ class Prepared:
                 f"({_count_labels(self.events)})."
             )
         notes += self.log.notes
-        dropped = self.log.dropped_duplicates
-        if dropped:
-            runs = ", ".join(f"{run} ({count})" for run, count in dropped.items())
-            notes.append(f"{sum(dropped.values())} rows of restarted logs were dropped: {runs}.")
-        return notes
+        health = None if self.lock is None else self.lock.x_lock.x_health
+        late = self.log.panel("step").late_starts(health.first_step if health else None)
+        notes += filter(None, [self.near.note(), self.log.restarts, late])
+        return notes + [one.message for one in in_percent(self.design, self.metric_range)]
+
+    @property
+    def metric_range(self) -> tuple[float, float] | None:
+        """The least and the largest finite value of the metric; None where it has none."""
+        if self.design.metric not in self.log.observables:
+            return None
+        values = float_column(self.log.table[self.design.metric])
+        finite = values[np.isfinite(values)]
+        return (float(finite.min()), float(finite.max())) if len(finite) else None
 
     @property
     def _hint(self) -> str:
@@ -200,12 +243,49 @@ class Prepared:
         return f"; it falls that way in {runs}: for a loss set x_direction: falling"
 
     def panel(self, entry: Entry) -> Panel:
-        """A score on all runs, those that the event excludes too."""
+        """A score on all runs, those that the event excludes too.
+
+        Raises:
+            InputError: it is of another package, and not causal on these runs.
+        """
         settings = entry.indicator.with_defaults(entry.parameters)
         key = (entry.name, entry.indicator.family, entry.sign, *sorted(settings.items()))
         if key not in self._panels:
-            self._panels[key] = entry.panel(self.log)
+            self._panels[key] = self._causal(entry)
         return self._panels[key]
+
+    def _causal(self, entry: Entry) -> Panel:
+        """A score on all runs, tried run by run where other packages compute a part of it."""
+        tried = [part for part in self._parts(entry) if is_foreign(part.indicator)]
+        if not tried:
+            return entry.panel(self.log)
+        if not is_foreign(entry.indicator):  # an ensemble is made of the numbers that were tried
+            known = {part.trial.key: self.panel(part).values for part in tried}
+            return entry.panel(self.log, known)
+        alone = self._alone  # before the score has seen a whole run
+        panel, salt = entry.panel(self.log), self.log.fingerprint()
+        return refuse_peeking(entry.trial, panel, alone[entry.trial.key], salt=salt)
+
+    @cached_property
+    def _alone(self) -> dict[tuple[Any, ...], Series]:
+        """The scores of other packages, members and windows included, of each run by itself."""
+        tried = [
+            part.with_window(window).trial
+            for entry in self.entries
+            for part in self._parts(entry)
+            if is_foreign(part.indicator)
+            for window in (None, *part.windows(self.design))
+        ]
+        return alone(list({trial.key: trial for trial in tried}.values()), self.log)
+
+    def _parts(self, entry: Entry) -> list[Entry]:
+        """The scores that one is computed from: itself, or the members of an ensemble."""
+        of_lock = {} if self.lock is None else self.lock.x_lock.candidates
+        locked = of_lock[entry.name].ensemble if entry.name in of_lock else None
+        if locked is None:
+            return list(entry.members) or [entry]
+        members = zip(locked.members, member_indicators(locked), strict=True)
+        return [Entry(indicator, one.sign, one.params) for one, indicator in members]
 
     def scores(self, entry: Entry, *, window: int | None = None) -> Scores:
         """A score (an ensemble with its formula) on the runs that are judged, with their events.
@@ -215,7 +295,7 @@ class Prepared:
         if window is None or window == entry.window:
             panel = self.panel(entry)
         else:
-            panel = entry.with_window(window).panel(self.log)
+            panel = self._causal(entry.with_window(window))
         if self.events.excluded:
             place = {run: row for row, run in enumerate(panel.runs)}
             panel = panel.select([place[run] for run in self.judged.runs])
@@ -293,8 +373,8 @@ def prepare(
         leave_out: scores of a lock that are not to be measured.
 
     Raises:
-        InputError: the design has no candidates, one is unknown, or a run has no row in which all
-            that is needed is known.
+        InputError: the design has no candidates, one is unknown, a run has no row in which all
+            that is needed is known, or two runs are copies.
     """
     if isinstance(runs, Prepared):
         return runs
@@ -306,13 +386,95 @@ def prepare(
         entries = [locked_entry(lock, name, log) for name in names]
     elif entries is None:
         entries = entries_of(design, log)
+    known = [name for name in sum(_read(design, entries), ()) if name in log.observables]
+    kept = at_shared_steps(log, known) if known else log
+    near = NearCopies((), len(kept.runs))
+    if entries:  # or nothing is judged
+        near = refuse_copied_runs(kept, design, entries=entries)
+    design = with_leads(design, kept.panel("step"))
+    left_out = kept.notes[len(log.notes) :]
+    return Prepared(design, tuple(entries), kept, left_out, lock, near=near)
+
+
+def _read(design: Design, entries: Sequence[Entry]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The metrics in which events are found, and the other columns that scores are made of."""
     asked = (design, *(one for _, one in design.other_events()))
     metrics = [one.metric for one in asked if EVENTS[one.event_type].reads_metric]
-    needed = [*metrics, *(name for entry in entries for name in entry.indicator.needs)]
-    known = [name for name in dict.fromkeys(needed) if name in log.observables]
-    kept = at_shared_steps(log, known) if known else log
-    design = with_leads(design, kept.panel("step"))
-    return Prepared(design, tuple(entries), kept, kept.notes[len(log.notes) :], lock)
+    needs = [name for entry in entries for name in entry.indicator.needs]
+    scores = [name for name in dict.fromkeys(needs) if name not in metrics]
+    return tuple(dict.fromkeys(metrics)), tuple(scores)
+
+
+def refuse_copied_runs(
+    log: RunLog, design: Design, where: str | None = None, *, entries: Sequence[Entry] | None = None
+) -> NearCopies:
+    """Refuse a log in which one run stands twice; the runs that nearly do.
+
+    Args:
+        log: the runs.
+        design: by which they are judged, and its scores, where they are resolved already.
+        where: what the log is, for messages.
+
+    Raises:
+        InputError: two runs are copies; both are named.
+    """
+    metrics, scores = _read(design, entries_of(design, log) if entries is None else entries)
+    have = log.shared_observables
+
+    def others() -> Iterator[Panel]:
+        return (log.panel(name) for name in have if name not in (*metrics, *scores))
+
+    metric, columns = (
+        [log.panel(name) for name in some if name in have] for some in (metrics, scores)
+    )
+    return refuse_copies(metric, columns, others, where=where or log.origin)
+
+
+def refuse_copies_between(explore: Prepared, judged: Prepared) -> NearCopies:
+    """Refuse runs to judge that are copies of explore runs; those that nearly are.
+
+    Raises:
+        InputError: two runs are copies; both are named.
+    """
+    sides = [side.log for side in (explore, judged)]
+    have = set.intersection(*({*log.shared_observables} for log in sides))
+
+    def both(names: Sequence[str]) -> list[Panel]:
+        return [joined(*(log.panel(name) for log in sides)) for name in names if name in have]
+
+    metrics, scores = _read(judged.design, judged.entries)
+    others = sorted(have.difference(metrics, scores))
+    where = "explore runs and runs to judge"
+    near = refuse_copies(both(metrics), both(scores), lambda: both(others), where=where)
+    known = {f"explore {run}" for run in explore.log.runs}
+    pairs = (pair for pair in near.pairs if len(known.intersection(pair)) == 1)
+    return replace(near, pairs=tuple(pairs))
+
+
+def marks_by(log: RunLog, columns: Sequence[str]) -> list[Marks]:
+    """What a lock keeps of explore runs, to know their copies; empty where nothing is read."""
+    have = log.shared_observables
+    return marks_of([log.panel(name) for name in columns]) if {*columns} <= {*have} else []
+
+
+def refuse_marked(lock: Lock, log: RunLog) -> None:
+    """Refuse held-out runs that are copies of explore runs, by the marks that a lock keeps.
+
+    Raises:
+        InputError: one is; both are named.
+    """
+    marks = lock.explore_marks
+    if not any(marks) or not {*lock.columns} <= {*log.shared_observables}:
+        return
+    copies = copied_from([log.panel(name) for name in lock.columns], marks)
+    for run, place in copies[:1]:
+        raise InputError(
+            f"held-out runs: {len(copies)} also used to explore (run {run!r} is explore run "
+            f"{lock.x_lock.explore_runs[place]!r} at every step that both have); a threshold must "
+            "not be judged on runs that it was found on, give other runs",
+            code="runs_overlap",
+            run=run,
+        )
 
 
 def with_leads(design: Design, clock: Panel) -> Design:
@@ -367,7 +529,20 @@ def entries_of(design: Design, log: RunLog) -> list[Entry]:
     have = {candidate.name for candidate in design.candidates}
     entries = [resolve(candidate, log) for candidate in design.candidates]
     needed = {name for entry in entries for name in entry.indicator.needs} | {design.metric}
-    return entries + [Entry(get(name)) for name in controls_of(log, needed) if name not in have]
+    controls = [Entry(get(name)) for name in controls_of(log, needed) if name not in have]
+    return [_told(entry, design) for entry in entries] + controls
+
+
+def _told(entry: Entry, design: Design) -> Entry:
+    """The score of another package that reads the metric of an event sees its labels."""
+    metrics = {one.metric for one in (design, *(other for _, other in design.other_events()))}
+    parts = [part.indicator for part in entry.members or (entry,)]
+    read = {name for part in parts if is_foreign(part) for name in part.needs}
+    return _seeing(entry) if read & metrics - {*_LABEL_FREE} else entry
+
+
+def _seeing(entry: Entry) -> Entry:
+    return replace(entry, indicator=replace(entry.indicator, sees_test_labels=True))
 
 
 def controls_of(log: RunLog, needed: Collection[str] = ()) -> list[str]:
@@ -388,13 +563,15 @@ def locked_entry(lock: Lock, name: str, log: RunLog | None = None) -> Entry:
     to come. Raises what `resolve` does.
     """
     frozen = lock.candidate(name)
-    if frozen.ensemble is not None:
-        return Entry(fitted_ensemble(name, frozen.ensemble), frozen.sign)
     declared = {candidate.name: candidate for candidate in lock.design.candidates}
-    if name not in declared:
+    if frozen.ensemble is not None:
+        entry = Entry(fitted_ensemble(name, frozen.ensemble), frozen.sign)
+    elif name not in declared:
         return Entry(get(name), frozen.sign, frozen.params)  # a control
-    taken = {"params": frozen.params, "family": frozen.family, "x_sign": frozen.sign}
-    return resolve(declared[name].model_copy(update=taken), log)
+    else:
+        taken = {"params": frozen.params, "family": frozen.family, "x_sign": frozen.sign}
+        entry = resolve(declared[name].model_copy(update=taken), log)
+    return _seeing(entry) if frozen.sees_test_labels else entry
 
 
 def resolve(candidate: Candidate, log: RunLog | None) -> Entry:
@@ -538,6 +715,29 @@ def statements_of(log: RunLog) -> dict[str, list[Any]]:
         values = parts if isinstance(parts, list) else [log.metadata.get(key)]
         said[key] = [value for value in values if isinstance(value, kind)]
     return {key: values for key, values in said.items() if values}
+
+
+def system_of(design: Design, log: RunLog) -> LockedSystem:
+    """What a log says that a callback can see of the system, as far as the design declares it.
+
+    A field that it does not say, or about which its parts disagree, is left open.
+    """
+    boundary = design.section("boundary")
+    wanted = {
+        name
+        for part, names in SEEN_AS.items()
+        for name in names
+        if boundary[part] not in (None, UNDECLARED)
+    }
+    found = {}
+    for name in sorted(wanted):
+        values = set()
+        for value in stated(log.metadata, f"{SYSTEM}.{name}"):
+            with suppress(InputError):  # metadata is anybody's JSON
+                values.add(getattr(LockedSystem.parse({name: value}, where=SYSTEM), name))
+        if len(values) == 1:
+            found[name] = values.pop()
+    return LockedSystem(**found)
 
 
 def with_boundary(design: Design, log: RunLog) -> Design:

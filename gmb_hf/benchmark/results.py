@@ -30,10 +30,10 @@ from gmb_hf.base.documents import (
 )
 from gmb_hf.base.errors import InputError, repeated
 from gmb_hf.base.escape import cut, html_table, percent, steps, yes_no
-from gmb_hf.base.extensions import Checked, check
+from gmb_hf.base.extensions import CheckedDocument, check
 from gmb_hf.base.schemas import KEY
 from gmb_hf.base.tables import follow
-from gmb_hf.benchmark.gates import AGAINST_ALARM
+from gmb_hf.benchmark.gates import AGAINST_ALARM, BY_THE_LETTER
 from gmb_hf.benchmark.older import CHECKSUMS, SCHEMA, is_copy, without_marks
 from gmb_hf.benchmark.records import LABELS, SUPPORTED
 from gmb_hf.benchmark.sections import (
@@ -65,6 +65,14 @@ _TABLES_BY_RUNS = {
     "x_first_alarm_path": "tables/first_alarm.csv",
     "x_other_events_path": "tables/other_events.csv",
 }
+
+# Of the first alarm at the primary budget: an end of an interval is a column of its own.
+_AT_BUDGET = (
+    *("detection_rate", "detection_interval.low", "detection_interval.high"),
+    *("timely_rate", "early_rate", "miss_rate"),
+    *("false_alarm_rate", "false_alarm_interval.low", "false_alarm_interval.high"),
+    *("lead_median", "chance"),
+)
 
 
 class Results(OpenSection):
@@ -153,7 +161,7 @@ class Results(OpenSection):
             CHECKSUMS[SCHEMA.current].check(self.plain(), where)
 
     @classmethod
-    def check(cls, data: Any) -> Checked:
+    def check(cls, data: Any) -> CheckedDocument:
         """Hold plain data against the schema: every fault, and what of others is no part of it."""
         source = data.get("x_provenance") if isinstance(data, dict) else None
         ours = isinstance(source, dict) and "package_version" in source
@@ -189,6 +197,10 @@ class Results(OpenSection):
         """The whole file as plain data; nulls stay, since they say that a number is missing."""
         return dict(plain_data(self.model_dump(exclude=exclude), number=float))
 
+    def as_read(self) -> dict[str, Any]:
+        """The same without what the file does not have: what a later version added is not there."""
+        return dict(plain_data(self.model_dump(exclude_unset=True), number=float))
+
     @property
     def locked(self) -> bool:
         """Whether runs were judged by a lock; without one an evaluation is exploratory."""
@@ -221,11 +233,17 @@ class Results(OpenSection):
         said = ", ".join(f"{labels[label]} {label}" for label in LABELS if labels[label])
         able = sum(bool(item.x_alarm_eligible) for item in self.indicators)
         runs = "held-out runs" if self.locked else "runs, without a lock"
+        letter = f"; {SUPPORTED}: {BY_THE_LETTER}" if self.by_the_letter else ""
         return (
             f"Results({cut(self.meta.run_id, 40)!r}, {self.summary.n_seeds} {runs}, "
             f"{len(self.indicators)} scores: {said}; "
-            f"{able} may raise an alarm)"
+            f"{able} may raise an alarm{letter})"
         )
+
+    @property
+    def by_the_letter(self) -> bool:
+        """Whether a score is supported by a protocol that noise can pass."""
+        return any(item.by_the_letter for item in self.indicators)
 
     def _repr_html_(self) -> str:
         """The scores that detect most, those that may raise an alarm first, for a notebook."""
@@ -240,7 +258,7 @@ class Results(OpenSection):
         rows = [
             (
                 row["indicator"],
-                row["label"],
+                self.indicator(row["indicator"]).shown_label,
                 *map(percent, (row["detection_rate"], row["false_alarm_rate"])),
                 steps(row["lead_median"]),
                 yes_no(row["alarm_eligible"]),
@@ -270,8 +288,6 @@ class Results(OpenSection):
         for item in self.indicators:
             first = item.x_first_alarm
             at = None if first is None or budget is None else first.at(budget)
-            false = follow(at, "false_alarm_interval")
-            detected = follow(at, "detection_interval")
             yield {
                 "indicator": item.name,
                 "group": item.group,
@@ -279,17 +295,7 @@ class Results(OpenSection):
                 "label": item.label,
                 "alarm_eligible": item.x_alarm_eligible,
                 "budget": budget,
-                "detection_rate": follow(at, "detection_rate"),
-                "detection_low": follow(detected, "low"),
-                "detection_high": follow(detected, "high"),
-                "timely_rate": follow(at, "timely_rate"),
-                "early_rate": follow(at, "early_rate"),
-                "miss_rate": follow(at, "miss_rate"),
-                "false_alarm_rate": follow(at, "false_alarm_rate"),
-                "false_alarm_low": follow(false, "low"),
-                "false_alarm_high": follow(false, "high"),
-                "lead_median": follow(at, "lead_median"),
-                "chance": follow(at, "chance"),
+                **{path.replace("_interval.", "_"): follow(at, path) for path in _AT_BUDGET},
                 "p_adjusted": follow(first, "p_adjusted"),
                 "threshold": follow(at, "threshold"),
                 "AUC": item.layer_A.auc,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self
 
@@ -60,7 +61,7 @@ class EventRecord(OpenSection):
         without, left_out = {}, {}
         last_steps = log.panel("step").last_step.tolist()
         for key, run, step, last in zip(keys, log.runs, event_steps, last_steps, strict=True):
-            happened = step == step
+            happened = not math.isnan(step)
             steps[key] = (int(step) if step == int(step) else float(step)) if happened else None
             if run in excluded:
                 left_out[key] = excluded[run]
@@ -124,6 +125,13 @@ class PublishedRecord(OpenSection):
     lock_commit: str
     look_commit: str
     before_evaluation: bool
+
+    @property
+    def sentence(self) -> str:
+        """When the lock was published, and where."""
+        when = "before evaluation" if self.before_evaluation else "after a look was taken"
+        commits = f"lock {self.lock_commit[:12]}, look {self.look_commit[:12]}"
+        return f"Published {when}: {self.repo}, {commits}."
 
 
 class ProvenanceRecord(OpenSection):

@@ -8,11 +8,13 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gmb_hf.base.documents import load_yaml
 from gmb_hf.base.errors import InputError, choose, positive_int, right_call
 from gmb_hf.benchmark.first_alarm import clock_of, measure
 from gmb_hf.benchmark.judgement import Judgement, Locked, Source
@@ -27,6 +29,7 @@ from gmb_hf.benchmark.verdict import judge, rivals_of
 from gmb_hf.core.nulls import labels_of
 from gmb_hf.core.ranking import ranking
 from gmb_hf.design.design import Design
+from gmb_hf.runs.copies import NearCopies, refuse_copies
 from gmb_hf.runs.panel import Panel
 
 CALIBRATIONS = ("in_sample", "cross_run", "locked")
@@ -57,40 +60,7 @@ CALL = (
 )
 """The arguments with which a GMB metric may be called."""
 
-_INPUTS = """
-Args:
-    predictions: list of the score series of each run (float64, runs may differ in length).
-    references: the step t* of each run's event; NaN or None where it had none.
-    horizon, safe_gap: required, in steps, safe_gap > horizon. A window that ends at step t is
-        positive if 0 < t* - t <= horizon, negative if t <= t* - safe_gap, else ignored.
-    steps: list of the steps of each run; default 0, 1, 2, ...
-    burn_in: windows before this step are ignored; default 0.
-    fpr_targets: target false positive rates; default 0.01, 0.05, 0.10.
-    fpr_eps: tolerance around a target; default 0.01.
-    fpr_floor_max: what the least reachable rate may be; default 0.20.
-    min_targets_ok: how many targets must be met; default 2.
-    lead_time_target: an alarm so many steps ahead is a success; default a quarter of the horizon.
-    calibration: where thresholds come from: "cross_run", the negative windows of other runs
-        (default); "in_sample", those that are then measured (default under v0.4, and only there);
-        "locked", from `thresholds`.
-    thresholds: target -> threshold, e.g. those found on earlier runs.
-    run_budgets: shares of runs that may have a false alarm; default 0.05, 0.10, 0.20.
-    primary_run_budget: the one that decides; default 0.05, else the first of run_budgets.
-    run_calibration: what a budget of runs promises of a threshold: "marginal" (default), on average
-        over calibration sets; or "conditional", with nine in ten of them.
-    run_thresholds: run budget -> threshold, e.g. those found on earlier runs; without, each run is
-        judged by the threshold of the other runs.
-    calibration_runs: how many runs with negative windows the given thresholds come from.
-    protocol: "strict" (default), whose thresholds are conformal over runs and whose verdict must
-        beat chance; or "v0.4", the specification to the letter.
-    return_per_run: add lists with a value for each run; default False.
-    More, for the verdict (defaults in brackets): primary_fpr [0.05, else the first target],
-        coverage_min [0.30], detection_min [0.30], lead_time_median_min [one checkpoint],
-        max_label_flip_rate [0.20], event_count_min [30]; w_event [50], steps at the end of a run
-        without an event in which one could not have shown; nan ["error", or "ignore"]; refractory
-        [horizon]; for layer D smoothing_sweep [1, 3, 5; locked: 1], run_groups [5]; null_draws,
-        bootstrap_draws [2000], alpha [0.05], seed [0].
-"""
+_INPUTS = "\n" + load_yaml(Path(__file__).with_name("series.yaml"))["inputs"]
 
 INPUTS = _INPUTS + "".join(
     f"    {name}: {Design.model_fields[field].description}; default "
@@ -261,15 +231,18 @@ def judgement_of(
             those of other runs, `locked` none, since `thresholds` gives one for each target.
 
     Raises:
-        InputError: one line that names the argument and shows the right call.
+        InputError: one line that names the argument and shows the right call; two runs are copies,
+            for one.
     """
 
     def in_arguments(message: str) -> str:
-        return in_keywords(message).replace(f"panel {_SCORE!r}, run ", "")
+        message = in_keywords(message).replace(f"panel {_SCORE!r}, run ", "")
+        return message.replace(f"{_SCORE}: runs ", "")
 
     with right_call(metric, CALL, reworded=in_arguments):
         asked = read_settings(settings)
         scores = _scores(predictions, references, settings.get("steps"))
+        near_copies(scores)
         design = with_leads(asked.design, scores)
         judgement = Judgement(scores, asked.source, design)
         if not judgement.negatives.n_windows:
@@ -281,6 +254,19 @@ def judgement_of(
                 "burn_in"
             )
     return judgement
+
+
+def near_copies(scores: Scores) -> NearCopies:
+    """The series that move alike and have equal t*.
+
+    Raises:
+        InputError: two are equal, and so are their t*.
+    """
+    events = np.broadcast_to(scores.event_step[:, None], scores.values.shape)
+    near = refuse_copies([], [scores, scores.with_values(events, name="t*")], where=_SCORE)
+    event = dict(zip(scores.runs, scores.event_step.tolist(), strict=True))
+    equal = (pair for pair in near.pairs if len({repr(event[run]) for run in pair}) == 1)
+    return NearCopies(tuple(equal), near.runs)
 
 
 def _scores(predictions: Any, references: Any, steps: Any) -> Scores:
@@ -509,17 +495,20 @@ _LEADS = ("lead_median", "lead_q05", "lead_q25", "lead_q75", "lead_q95")
 def verdict(judgement: Judgement, per_run: bool) -> Flat:
     """The verdict: `label`, `alarm_eligible`, `reasons` (codes, joined by ", "), `sentence`.
 
-    A call has no lock, so that its verdict is exploratory and `alarm_eligible` is always False.
+    A call has no lock, so that its verdict is exploratory and `alarm_eligible` is always False. The
+    sentence counts series that move alike.
 
     Per run, at the primary target: `first_alarm_per_run`, the step of the first alarm from burn-in
     to t*, and `false_alarms_per_run`.
     """
-    concluded = judge(judgement)
+    concluded, near = judge(judgement), near_copies(judgement.evaluation)
     flat: Flat = {
         "label": concluded.label,
         "alarm_eligible": concluded.x_alarm_eligible,
         "reasons": ", ".join(concluded.x_reasons),
-        "sentence": f"Exploratory, without a lock. {concluded.x_sentence}",
+        "sentence": " ".join(
+            ["Exploratory, without a lock.", concluded.x_sentence, *filter(None, [near.note()])]
+        ),
     }
     if per_run:
         alarms = judgement.alarms(judgement.design.primary_fpr)

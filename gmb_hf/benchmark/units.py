@@ -9,16 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from gmb_hf.base.stats import (
     BINOMIAL,
-    BOOTSTRAP,
     IntervalRecord,
     exact_binomial,
-    runs_for_zero,
-    runs_to_clear,
 )
 from gmb_hf.benchmark.first_alarm import RIVALS, Rivals, run_budget_state
 from gmb_hf.benchmark.gates import (
@@ -32,15 +30,15 @@ from gmb_hf.benchmark.gates import (
     missed,
     straddles,
 )
-from gmb_hf.benchmark.judgement import Calibration, Judgement, runs_to_cross_fit
-from gmb_hf.benchmark.operationality import AchievedRecord, LayerBRecord, bootstrap_rate
-from gmb_hf.benchmark.robustness import LayerDRecord, MemberRecord, leave_groups_out
+from gmb_hf.benchmark.judgement import Calibration, Judgement
+from gmb_hf.benchmark.operationality import AchievedRecord, LayerBRecord
+from gmb_hf.benchmark.robustness import LayerDRecord, MemberRecord, layer_d, leave_groups_out
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.core.first_alarm import FirstAlarms
 from gmb_hf.core.nulls import Unit, count_tails
 from gmb_hf.core.thresholds import in_words, pass_line, runs_needed, runs_to_promise, shown_line
 from gmb_hf.design.design import Design
-from gmb_hf.design.power import runs_to_settle
+from gmb_hf.design.power import runs_to_clear, runs_to_settle
 
 FEW = "few_runs"
 NONE_NEGATIVE = "no_negative_windows"
@@ -56,10 +54,15 @@ class WindowsCase:
         p_adjusted: its p-value, adjusted over all candidates and strata of the lock.
     """
 
+    unit: ClassVar[Unit] = "windows"
     judgement: Judgement
     layer_b: LayerBRecord
     point: OperatingPointRecord
     p_adjusted: float | None
+
+    def robustness(self, variants: Mapping[str, Judgement]) -> LayerDRecord:
+        """Layer D by windows."""
+        return layer_d(self.judgement, variants)
 
     def gates(self) -> list[GateRecord]:
         """Gates B and C, by windows."""
@@ -69,14 +72,9 @@ class WindowsCase:
             # Without a threshold there is no alarm, which tells nothing of chance and lead time.
             return [*found, *_unknown(found[-1])]
         if self.judgement.strict:
-            beats = self.p_adjusted is not None and self.p_adjusted <= design.alpha_per_look
-            p_value = "" if self.p_adjusted is None else f" (p = {self.p_adjusted:.3f})"
-            text = f"by windows it covers no more than chance{self._chance}{p_value}"
-            found.append(
-                met("windows", "chance")
-                if beats
-                else missed("windows", "chance", "no_better_than_chance", text)
-            )
+            text = f"by windows it covers no more than chance{self._chance}"
+            worse = _no_better("windows", text, self.p_adjusted, design)
+            found += worse or [met("windows", "chance")]
         found.append(_lead("windows", point.lead_time_median, design))
         return found
 
@@ -143,12 +141,8 @@ class WindowsCase:
         if row.achieved is None:
             return _none_negative(design)
         if row.x_answer == "ABSTAIN" or interval is None:
-            found, needed = judgement.calibrated.n_runs, runs_needed(row.target)
-            text = (
-                f"a threshold for {row.target:g} takes {needed} calibration runs with negative "
-                f"windows, there are {found}"
-            )
-            return FEW, text, _runs_to_calibrate(judgement.calibrated, needed, judgement)
+            needed = runs_needed(row.target)
+            return _few_runs(f"{row.target:g}", needed, judgement.calibrated)
         line = pass_line(row.target, design.fpr_eps)
         text = (
             f"the false positive rate {row.achieved:.3f} [{interval.low:.3f}, {interval.high:.3f}] "
@@ -159,20 +153,11 @@ class WindowsCase:
     def _runs_for_rate(
         self, row: AchievedRecord, interval: IntervalRecord, line: float
     ) -> int | None:
-        """Runs after which the interval clears the line: its bootstrap, and what silence proves."""
-        judgement = self.judgement
-        n_runs, rate = judgement.n_runs, row.achieved or 0.0
-        if interval.method == BOOTSTRAP:
-            return runs_to_clear(n_runs, rate, line, interval)
-        alarms = judgement.alarms(row.target)
-        silent = math.ceil(n_runs * runs_for_zero(line) / alarms.n_runs)
+        """Runs after which the interval clears the line; where no run alarms, that of a share."""
+        n_runs, rate = self.judgement.n_runs, row.achieved or 0.0
         if interval.method == BINOMIAL:
-            return silent
-        sampled = bootstrap_rate(judgement, alarms)
-        if sampled is None or not sampled.low <= line < sampled.high:
-            return max(silent, n_runs + 1)
-        enough = runs_to_clear(n_runs, rate, line, sampled)
-        return None if enough is None else max(silent, enough)
+            return runs_to_settle(n_runs, self.judgement.alarms(row.target).n_runs, 0.0, line)
+        return runs_to_clear(n_runs, rate, line, interval)
 
     def _detection(self) -> GateRecord:
         design, point = self.judgement.design, self.point
@@ -189,9 +174,7 @@ class WindowsCase:
                 f"coverage {share:.2f} [{interval.low:.2f}, {interval.high:.2f}] straddles its "
                 f"minimum {least:.2f}"
             )
-            runs = runs_to_settle(
-                self.judgement.n_runs, self.judgement.n_events, share, least, interval
-            )
+            runs = runs_to_settle(self.judgement.n_runs, self.judgement.n_events, share, least)
             return straddles("windows", "detection", text, runs=runs)
         if state == "met":
             return met("windows", "detection")
@@ -219,9 +202,14 @@ class RunsCase:
         p_adjusted: at the primary budget, adjusted over all candidates and strata of the lock.
     """
 
+    unit: ClassVar[Unit] = "runs"
     judgement: Judgement
     rivals: Rivals
     p_adjusted: float | None
+
+    def robustness(self, variants: Mapping[str, Judgement]) -> LayerDRecord:
+        """Layer D by runs."""
+        return runs_robustness(self.judgement, variants, self.rivals)
 
     @property
     def primary(self) -> FirstAlarms:
@@ -234,17 +222,13 @@ class RunsCase:
         found = [self._budget(), self._detection()]
         if not self.judgement.run_calibrated.finite(design.primary_run_budget):
             return [*found, *_unknown(found[-1])]
-        beats = self.p_adjusted is not None and self.p_adjusted <= design.alpha_per_look
-        p_value = "" if self.p_adjusted is None else f" (p = {self.p_adjusted:.3f})"
-        text = f"its first alarm detects no more than chance{self._chance}{p_value}"
-        worse = [] if beats else [("no_better_than_chance", text)]
+        text = f"its first alarm detects no more than chance{self._chance}"
+        worse = _no_better("runs", text, self.p_adjusted, design)
         for name in self._not_beaten():
             share = float(self.rivals[name][alarms.has_event].mean())
             text = f"{RIVALS.get(name, name)} detects {share:.0%} at the same budget"
-            worse.append((f"no_better_than_{name}", text))
-        found += [missed("runs", "chance", reason, text) for reason, text in worse]
-        if not worse:
-            found.append(met("runs", "chance"))
+            worse.append(missed("runs", "chance", f"no_better_than_{name}", text))
+        found += worse or [met("runs", "chance")]
         found.append(_lead("runs", alarms.lead_quantiles((0.5,))[0], design))
         return found
 
@@ -305,16 +289,12 @@ class RunsCase:
             return _none_negative(design)
         if not found.finite(budget):
             needed = runs_to_promise(budget, design.calibration)
-            text = (
-                f"a threshold for {in_words(budget)} takes {needed} calibration runs with negative "
-                f"windows, there are {found.n_runs}"
-            )
-            return FEW, text, _runs_to_calibrate(found, needed, self.judgement)
+            return _few_runs(in_words(budget), needed, found)
         text = (
             f"false alarms in {share:.3f} of runs [{interval.low:.3f}, {interval.high:.3f}] "
             f"straddle the line {line:g} of the budget {budget:g}"
         )
-        runs = runs_to_settle(self.judgement.n_runs, alarms.n_runs, share, line, interval)
+        runs = runs_to_settle(self.judgement.n_runs, alarms.n_runs, share, line)
         return "straddle", text, runs
 
     def _detection(self) -> GateRecord:
@@ -330,7 +310,7 @@ class RunsCase:
                 f"the detection rate {share:.2f} [{interval.low:.2f}, {interval.high:.2f}] "
                 f"straddles its minimum {least:.2f}"
             )
-            runs = runs_to_settle(self.judgement.n_runs, alarms.n_events, share, least, interval)
+            runs = runs_to_settle(self.judgement.n_runs, alarms.n_events, share, least)
             return straddles("runs", "detection", text, runs=runs)
         if state == "met":
             return met("runs", "detection")
@@ -453,15 +433,21 @@ def _none_negative(design: Design) -> tuple[str, str, None]:
     return NONE_NEGATIVE, text, None
 
 
-def _runs_to_calibrate(found: Calibration, needed: int, judgement: Judgement) -> int | None:
-    """Judged runs of which `needed` with negatives lie outside every fold.
+def _few_runs(what: str, needed: int, found: Calibration) -> tuple[str, str, None]:
+    """That a threshold waits for calibration runs; with it nothing is settled yet."""
+    text = (
+        f"a threshold for {what} takes {needed} calibration runs with negative windows, there are "
+        f"{found.n_runs}"
+    )
+    return FEW, text, None
 
-    None where they do not calibrate each other: further held-out runs help no other calibration.
-    """
-    if found.method != "cross_run":
-        return None
-    with_negatives = int((judgement.tops.counts > 0).sum())
-    return math.ceil(runs_to_cross_fit(needed) * judgement.n_runs / with_negatives)
+
+def _no_better(unit: Unit, text: str, p_adjusted: float | None, design: Design) -> list[GateRecord]:
+    """The gate of chance where it is missed."""
+    if p_adjusted is not None and p_adjusted <= design.alpha_per_look:
+        return []
+    p_value = "" if p_adjusted is None else f" (p = {p_adjusted:.3f})"
+    return [missed(unit, "chance", "no_better_than_chance", f"{text}{p_value}")]
 
 
 def _lead(unit: Unit, lead: float | None, design: Design) -> GateRecord:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.base.extensions import Checked
+from gmb_hf.base.extensions import CheckedDocument
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
 from gmb_hf.benchmark.gates import budget_state, enough_budgets, label_of
 from gmb_hf.benchmark.operationality import LayerBRecord
@@ -25,7 +25,7 @@ from gmb_hf.design.design import Design
 _SLACK = 1e-9  # a mean of rates may pass 1 by a rounding error
 
 
-def check_results(path: str | Path) -> Checked:
+def check_results(path: str | Path) -> CheckedDocument:
     """Every violation of a results file, in YAML or JSON.
 
     The content of what is returned is `Results`, or None where there are faults in the form. A file
@@ -40,14 +40,14 @@ def check_results(path: str | Path) -> Checked:
     if isinstance(data, dict) and "schema_version" not in data:
         faults.insert(0, "schema_version is required; add it")
     if faults:
-        return Checked(tuple(faults), checked.set_aside, None)
+        return CheckedDocument(tuple(faults), checked.set_aside, None)
     results = Results.parse(checked.content, where=str(path))
     faults = list(disagreements(results))
     try:
         check_file(data, "x_checksum", results)
     except InputError as error:
         faults.append(str(error))
-    return Checked(tuple(faults), checked.set_aside, results)
+    return CheckedDocument(tuple(faults), checked.set_aside, results)
 
 
 def missing_tables(results: Results, folder: str | Path) -> list[str]:

@@ -7,6 +7,7 @@ results.yaml stores.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,14 +33,16 @@ from gmb_hf.benchmark.first_alarm import (
 )
 from gmb_hf.benchmark.gates import (
     AGAINST_ALARM,
+    BY_THE_LETTER,
     DESIGN_FAULT,
+    NOT_STRICT,
     Findings,
     GateRecord,
     conclude,
     few_events,
     label_of,
     stability,
-    unsettled,
+    within_reach,
 )
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.operationality import (
@@ -63,7 +66,6 @@ from gmb_hf.benchmark.records import (
 from gmb_hf.benchmark.robustness import LayerDRecord, layer_d
 from gmb_hf.benchmark.units import RunsCase, WindowsCase, runs_robustness
 from gmb_hf.benchmark.utility import LayerCRecord, OperatingPointRecord, layer_c, operating_point
-from gmb_hf.core.nulls import Unit
 from gmb_hf.design.strata import Facts, Stratum, event_facts
 
 _NOT_DECLARED = WhyNull("not declared")
@@ -132,7 +134,7 @@ class IndicatorRecord(OpenSection):
     x_gates: Many[GateRecord] = ()  # of both units, by which the label was reached
     # Of layer C's primary point, Holm-adjusted over the candidates of the lock.
     x_p_adjusted: Annotated[Number, WhyNull(NO_EVENT)] = None
-    # Held-out runs in total that would settle an INCONCLUSIVE.
+    # Held-out runs in total that settling it takes at least, if the rates stay as they are.
     x_runs_to_settle: Annotated[
         Count | None,
         WhyNull(
@@ -153,8 +155,19 @@ class IndicatorRecord(OpenSection):
     def __repr__(self) -> str:
         """One line: the name, its label, and whether it may raise an alarm."""
         able = ", may raise an alarm" if self.x_alarm_eligible else ""
+        able = f", {BY_THE_LETTER}" if self.by_the_letter else able
         name = escape.cut(self.name, 60)
         return f"{type(self).__name__}({name!r}, {self.label}{able})"
+
+    @property
+    def by_the_letter(self) -> bool:
+        """Whether it is supported by a protocol that noise can pass."""
+        return self.label == SUPPORTED and NOT_STRICT in self.x_reasons
+
+    @property
+    def shown_label(self) -> str:
+        """The label as tables show it: with the protocol where that is not strict."""
+        return f"{self.label} (by the letter of v0.4)" if self.by_the_letter else self.label
 
     @property
     def group(self) -> Literal["monitor", "undeclared", "oracle", "control"]:
@@ -259,7 +272,7 @@ def judge_all(
     declared: Mapping[str, Declared] | None = None,
     other_events: Mapping[str, Sequence[OtherEventRecord]] | None = None,
     locked: bool = False,
-    last_look: bool = False,
+    most_runs: float = math.inf,
     on_done: Callable[[str], None] | None = None,
 ) -> dict[str, IndicatorRecord]:
     """Judge every candidate of a lock, p-values Holm-adjusted over all of them.
@@ -276,7 +289,7 @@ def judge_all(
         declared: what is declared of a score, by name.
         other_events: the first alarms of each score before other events, by name.
         locked: whether a lock fixed design and thresholds; without, no score may raise an alarm.
-        last_look: whether the lock allows no further look, so that no more runs may be added.
+        most_runs: most held-out runs that there may be in all; more are asked of nobody.
         on_done: called with the name of each score that is measured.
     """
     scores = {}
@@ -301,7 +314,7 @@ def judge_all(
             declared=known,
             other_events=(other_events or {}).get(name, ()),
             locked=locked,
-            may_settle=not last_look and known.family != "control" and name not in controls,
+            most_runs=0 if known.family == "control" or name in controls else most_runs,
         )
         for one in (score.judgement, *score.variants.values()):
             one.forget_smoothed()
@@ -398,7 +411,7 @@ class Measured:
         declared: Declared,
         other_events: Sequence[OtherEventRecord] = (),
         locked: bool = False,
-        may_settle: bool = True,
+        most_runs: float = math.inf,
     ) -> IndicatorRecord:
         """Label the score, by the gates of both units.
 
@@ -408,29 +421,22 @@ class Measured:
             declared: what is declared of the score.
             other_events: the same score before other events.
             locked: whether a lock fixed design and thresholds.
-            may_settle: whether further held-out runs could settle what is open.
+            most_runs: as in `judge_all`; 0 where no number of runs may be said.
         """
         judgement, design = self.judgement, self.judgement.design
         beside = rivals.get(design.primary_run_budget, {})
-        first = self._first_alarm(run_p_adjusted, rivals, other_events) if self.by_runs else None
-        flip = design.max_label_flip_rate
-        by_windows = WindowsCase(judgement, self.layer_b, self.primary, p_adjusted[0])
-        gates, supported = [], [by_windows.supported]
-        if first is not None:
-            runs = RunsCase(judgement, beside, run_p_adjusted[0])
-            robust = first.robustness
-            gates += [
-                *runs.gates(),
-                stability("runs", robust.label_flip_rate, robust.family_size, flip),
-            ]
-            supported.insert(0, runs.supported)
-        robust = self.layer_d
-        gates += [
-            *by_windows.gates(),
-            stability("windows", robust.label_flip_rate, robust.family_size, flip),
+        cases: list[RunsCase | WindowsCase] = [
+            WindowsCase(judgement, self.layer_b, self.primary, p_adjusted[0])
         ]
-        if self.fault or not may_settle:
-            gates = unsettled(gates)
+        layers, first = [self.layer_d], None
+        if self.by_runs:
+            cases.insert(0, RunsCase(judgement, beside, run_p_adjusted[0]))
+            first = self._first_alarm(run_p_adjusted, rivals, other_events)
+            layers.insert(0, first.robustness)
+        gates: list[GateRecord] = []
+        for case, layer in zip(cases, layers, strict=True):
+            gates += [*case.gates(), _stability(case, layer)]
+        gates = within_reach(gates, 0 if self.fault else most_runs)
         strata = tuple(
             part.conclude(
                 self.variants,
@@ -457,13 +463,13 @@ class Measured:
                 gates=gates,
                 n_runs=judgement.n_runs,
                 few=few,
-                supported=[clause() for clause in supported] if passed else [],
+                supported=[case.supported() for case in cases] if passed else [],
                 unranked="" if has_ranking_signal(self.layer_a) else unranked(self.layer_a),
                 below_chance=self.layer_a.auc is not None and self.layer_a.auc < 0.5,
                 scope=_in_scope(scope, judgement.n_runs) if scope else "",
                 fault=self.fault,
                 against=against,
-                may_settle=may_settle,
+                most_runs=most_runs,
                 caveats=[
                     text for text in (_CAVEATS.get(judgement.basis, ""), design.scope) if text
                 ],
@@ -600,37 +606,31 @@ class MeasuredStratum:
         if gate is None or point is None:
             reasons, sentence = ("few_events",), "no run belongs to it"
             return StratumRecord(**about, passed=False, reasons=reasons, sentence=sentence)
-        by_windows = WindowsCase(part, gate, point, p_adjusted)
-        gates, supported = by_windows.gates(), [by_windows.supported]
+        cases: list[RunsCase | WindowsCase] = [WindowsCase(part, gate, point, p_adjusted)]
         first = None
         if part.counts_runs:
-            by_runs = RunsCase(part, rivals, run_p_adjusted)
-            gates = [*by_runs.gates(), *gates]
-            supported.insert(0, by_runs.supported)
+            cases.insert(0, RunsCase(part, rivals, run_p_adjusted))
             first = measure(part, design.primary_run_budget, rivals)
+        gates = [one for case in cases for one in case.gates()]
         few = few_events(part.n_events, part.n_runs, design.event_count_min)
         flip_rate = None
         if label_of(gates, few=few is not None) == SUPPORTED:
-            flips = self._stability(variants, rivals)
-            gates += [flip for _, flip in flips]
-            flip_rate = max(rate for rate, _ in flips)
+            inside = {name: one.select(self.rows) for name, one in variants.items()}
+            layers = {case: case.robustness(inside) for case in reversed(cases)}
+            gates += [_stability(case, layer) for case, layer in layers.items()]
+            flip_rate = max(layer.label_flip_rate or 0.0 for layer in layers.values())
         passed = label_of(gates, few=few is not None) == SUPPORTED
+        supported = [case.supported() for case in cases] if passed else []
         verdict = conclude(
-            Findings(
-                gates=gates,
-                n_runs=part.n_runs,
-                few=few,
-                supported=[clause() for clause in supported] if passed else [],
-                may_settle=False,
-            )
+            Findings(gates=gates, n_runs=part.n_runs, few=few, supported=supported, most_runs=0)
         )
         target = gate.at(design.primary_fpr)
         return StratumRecord(
             **about,
             passed=passed,
             reasons=verdict.reasons,
-            sentence="; ".join(c() for c in supported) if passed else verdict.sentence,
-            gates=tuple(unsettled(gates)),
+            sentence="; ".join(supported) or verdict.sentence,
+            gates=tuple(within_reach(gates, 0)),
             achieved=target.achieved,
             interval=target.x_interval,
             coverage=point.coverage,
@@ -642,20 +642,11 @@ class MeasuredStratum:
             first_alarm_p_adjusted=run_p_adjusted,
         )
 
-    def _stability(self, variants: Variants, rivals: Rivals) -> list[tuple[float, GateRecord]]:
-        """Gate D in the stratum, in each unit: how often the result flips, and the gate."""
-        part, allowed = self.judgement, self.judgement.design.max_label_flip_rate
-        inside = {name: one.select(self.rows) for name, one in variants.items()}
-        found: dict[Unit, LayerDRecord] = {"windows": layer_d(part, inside)}
-        if part.counts_runs:
-            found["runs"] = runs_robustness(part, inside, rivals)
-        return [
-            (
-                one.label_flip_rate or 0.0,
-                stability(unit, one.label_flip_rate, one.family_size, allowed),
-            )
-            for unit, one in found.items()
-        ]
+
+def _stability(case: RunsCase | WindowsCase, layer: LayerDRecord) -> GateRecord:
+    """Gate D of a case."""
+    allowed = case.judgement.design.max_label_flip_rate
+    return stability(case.unit, layer.label_flip_rate, layer.family_size, allowed)
 
 
 def measure_strata(judgement: Judgement, facts: Facts) -> tuple[MeasuredStratum, ...]:

@@ -3,8 +3,8 @@
 The module of a command is imported when the command is typed.
 
 Exit codes: 0 done, 1 a check that was asked for failed, 2 bad input, 3 `gmb monitor` saw an alarm,
-70 a defect of this package, 130 interrupted, 141 nobody reads what is printed, 143 stopped
-(SIGTERM).
+4 it abstained to the end of the run, 70 a defect of this package, 130 interrupted, 141 nobody reads
+what is printed, 143 stopped (SIGTERM).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from typing import Any
 
 import typer
 
-import gmb_hf.training  # noqa: F401  says how threads wait, before a command loads torch
 from gmb_hf._version import __version__
 from gmb_hf.base.errors import CheckFailed, InputError
 from gmb_hf.base.escape import one_line
@@ -54,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _settle() -> None:
     """What a process of its own needs: figures without a window, silence, any text anywhere."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # see gmb_hf.training: before torch
     os.environ["MPLBACKEND"] = "agg"  # figures go to files; another may not exist or need a screen
     os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # what fails is said in one line, at the end
     for stream in (sys.stdout, sys.stderr):

@@ -38,10 +38,7 @@ def indicators(name: str | None = None, runs: list[str] | None = None) -> None:
             Column("what it is", take="summary", shrinks_to=12),
         )
         screen.table(Table.of(map(get, known), columns))
-        screen.say(
-            f"{len(known)} indicators; 'test' marks scores that see held-out labels: oracles to "
-            "compare with, no monitors; 'task' those that know the operation or its Fourier basis."
-        )
+        screen.tell("indicators", n=len(known))
         screen.say_whole("next", "gmb indicators NAME")
         return
     entry = get(name)

@@ -1,21 +1,26 @@
-"""`gmb crucible`: score bundles, sum the scores up, and compare two models on the same items."""
+"""`gmb crucible`: score bundles, sum the scores up, and compare two models on the same items.
+
+Options:
+    scores: What gmb crucible score wrote.
+    encoder: A sentence-transformers model, by name or path.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from gmb_hf.base.errors import CheckFailed, InputError
 from gmb_hf.base.escape import number, p_value
 from gmb_hf.base.escape import steps as thousands
-from gmb_hf.base.files import write_json
+from gmb_hf.base.files import check_not_read, write_json
 from gmb_hf.base.tables import Column, Line, Row, Table, follow, section
-from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import Answer, App, Changes, Device, Figures, option
+from gmb_hf.cli import screen
+from gmb_hf.cli.options import App
 
 if TYPE_CHECKING:
     from gmb_hf.crucible.exposure import GuardrailFinding
@@ -25,8 +30,6 @@ app = App()
 tiers_app = App()
 app.add_typer(tiers_app, name="tiers", help="Freeze cutoffs of difficulty, and apply them.")
 
-Scores = Annotated[Path, option("What gmb crucible score wrote.")]
-Encoder = Annotated[str | None, option("A sentence-transformers model, by name or path.")]
 
 _command = partial(screen.command, "crucible")
 
@@ -38,7 +41,7 @@ def exposure(
     probability: float,
     pool: list[str],
     gate: bool = False,
-    out: Answer = None,
+    out: Path | None = None,
 ) -> None:
     """How often each item of a pool will be seen, and whether that is too rarely.
 
@@ -91,7 +94,7 @@ def pareto(
     draws: int = 2000,
     seed: int = 0,
     out: Path | None = None,
-    figures: Figures = True,
+    figures: bool = True,
 ) -> None:
     """Which configurations no other one beats in both retention and generalization.
 
@@ -105,6 +108,9 @@ def pareto(
     """
     from gmb_hf.crucible.pareto import find_frontier
 
+    if out is not None:
+        check_not_read(out.with_name(f"{out.name}.json"), results)
+        check_not_read(out.with_suffix(".json"), results)
     found = find_frontier(results, draws=draws, seed=seed)
     paths = [] if out is None else found.write(out, figures=figures)
     screen.answered(**found.to_dict())
@@ -142,7 +148,7 @@ def aggregate(
     allow_fingerprint_mismatch: bool = False,
     draws: int = 2000,
     seed: int = 0,
-    out: Answer = None,
+    out: Path | None = None,
 ) -> None:
     """Mean, spread and interval over training seeds, overall and by tier.
 
@@ -158,6 +164,7 @@ def aggregate(
     """
     from gmb_hf.crucible.compare import aggregate_files
 
+    check_not_read(out, *boards, against)
     found = aggregate_files(
         boards,
         against=against,
@@ -181,10 +188,7 @@ def aggregate(
                 rows.append(("", metric, *numbers, interval))
     screen.table(Table(columns, rows))
     for name, gap in found.bootstrap.items():
-        screen.say(
-            f"{name}: pass rate {gap.difference:+.3f} against the other configuration, 95% "
-            f"{gap.ci_low:+.3f} to {gap.ci_high:+.3f} (seeds and items resampled)"
-        )
+        screen.tell("gap", name=name, gap=gap)
     for name, separated in found.separated.items():
         if separated is not None:
             rate = f"the pass rate {'is' if separated else 'is not'} two points apart"
@@ -201,7 +205,7 @@ def mine(
     candidates: Path,
     pool: Path,
     out: Path,
-    encoder: Encoder = None,
+    encoder: str | None = None,
     embeddings: Path | None = None,
     pool_embeddings: Path | None = None,
     lineups: int = 10,
@@ -257,16 +261,9 @@ def mine(
     summary = result.summary()
     screen.answered(**summary)
     if (known := result.calibration) is not None:
-        screen.say(
-            f"threshold {result.settings.threshold:.6g}: the {known.quantile:g} quantile of the "
-            f"dangers of {known.n:,} organic items ({known.scores})."
-        )
+        screen.tell("mined_threshold", threshold=result.settings.threshold, known=known)
         screen.notes(known.notes)
-    screen.say(
-        f"{result.accepted:,} of {result.tested:,} candidates accepted: mining pass rate "
-        f"{number(result.pass_rate)} (95% {number(result.ci_low)} to {number(result.ci_high)}).",
-        style="bold",
-    )
+    screen.tell("mined", style="bold", result=result)
     screen.say(
         f"accepted by strength: {_counts(summary['strengths'])}; "
         f"quarantined: {summary['quarantined']:,}"
@@ -278,16 +275,16 @@ def mine(
 @app.command()
 def from_runs(
     out: Path,
-    preset: options.RunPreset = "quick",
+    preset: str = "quick",
     seeds: str = "0:4",
-    changes: Changes = None,
+    changes: list[str] | None = None,
     every: int | None = None,
     bundles: int = 512,
     negatives: int = 16,
     bundle_seed: int = 0,
     model: Path | None = None,
-    device: Device = "auto",
-    figures: Figures = True,
+    device: str = "auto",
+    figures: bool = True,
 ) -> None:
     """Train seeds and ask each the same at every checkpoint: which equations have one answer?
 
@@ -316,14 +313,7 @@ def from_runs(
         )
         progress = grokking.margin_progress(found.log, found.events)
         screen.answered(margins=progress)
-        q10 = {"at memorisation": progress.memorised, "at t*": progress.event}
-        medians = [f"{number(value)} {when}" for when, value in q10.items() if value is not None]
-        medians.append(f"{number(progress.last)} at the end")
-        screen.say(
-            f"q10 of the held-out margins: {', '.join(medians)} "
-            f"(medians; {progress.n_runs:,} runs, {progress.n_events:,} with an event).",
-            style="bold",
-        )
+        screen.tell("margins_of_runs", style="bold", **vars(progress))
         if progress.share is not None:
             rise = f"of its rise since memorisation, {number(progress.share)} came before t*"
             screen.say(f"{rise} (median)")
@@ -350,7 +340,7 @@ def score(
     bundles: Path,
     out: Path,
     embeddings: Path | None = None,
-    encoder: Encoder = None,
+    encoder: str | None = None,
     name: str | None = None,
     skip_empty: bool = False,
     previous: Path | None = None,
@@ -369,6 +359,7 @@ def score(
     """
     from gmb_hf.crucible.scores import score_bundles
 
+    check_not_read(out, bundles, embeddings, previous)
     with screen.counting("encoding") as done:
         scores = score_bundles(
             bundles,
@@ -382,21 +373,9 @@ def score(
     path = scores.write(out)
     margin, rank = scores.summaries()
     screen.answered(encoder=scores.origin.encoder, margin=margin, rank=rank)
-    screen.say(
-        f"{margin.n:,} items by {scores.origin.encoder}: pass rate {number(margin.pass_rate)} "
-        f"({number(rank.chance_pass_rate)} by chance), ties {number(margin.tie_rate)}.",
-        style="bold",
-    )
-    screen.say(
-        f"margin: mean {number(margin.mean_margin)}, q10 {number(margin.q10_margin)}, median "
-        f"{number(margin.median_margin)}, q90 {number(margin.q90_margin)}"
-    )
-    hits = ", ".join(f"hits@{k} {number(value)}" for k, value in rank.hits.items())
-    screen.say(
-        f"rank: mean {number(rank.mean_rank)} (realistic {number(rank.mean_rank_realistic)}, "
-        f"pessimistic {number(rank.mean_rank_pessimistic)}), adjusted mean rank index "
-        f"{number(rank.adjusted_mean_rank_index)}, MRR {number(rank.mrr)}, {hits}"
-    )
+    screen.tell("scored", style="bold", encoder=scores.origin.encoder, margin=margin, rank=rank)
+    screen.tell("scored_margins", **vars(margin))
+    screen.tell("scored_ranks", rank=rank)
     if margin.n_skipped:
         screen.notes([f"{margin.n_skipped:,} items without negatives were left out"])
     board = ("--scores", path, "--eval-version", "v1", "--out", "scoreboard.json")
@@ -408,7 +387,7 @@ def score(
 
 @tiers_app.command()
 def fit(
-    scores: Scores,
+    scores: Path,
     out: Path,
     thresholds: tuple[float, float] = (0.7, 0.9),
     method: str = "inverted_cdf",
@@ -429,13 +408,11 @@ def fit(
             f"{out}: tiers are frozen there already; other cutoffs would hold other items. Choose "
             "another file, or replace them with --force"
         )
+    check_not_read(out, scores)
     table = ItemScores.read(scores)
     tiers = fit_to_scores(table, thresholds=thresholds, method=method)
     path = tiers.write(out)
-    screen.say(
-        f"danger up to {tiers.t1_cutoff:.6g} is tier1_easy, up to "
-        f"{tiers.t2_cutoff:.6g} tier2_robust; items: {_counts(tiers.counts)}."
-    )
+    screen.tell("tiers", tiers=tiers, counts=_counts(tiers.counts))
     screen.notes(tiers.notes)
     files = {"tiers": path, "scores": scores, "bundles": table.origin.bundles}
     following = _command("tiers", "assign", **files, out="tiered.jsonl")
@@ -443,7 +420,7 @@ def fit(
 
 
 @tiers_app.command()
-def assign(tiers: Path, scores: Scores, bundles: Path, out: Path) -> None:
+def assign(tiers: Path, scores: Path, bundles: Path, out: Path) -> None:
     """Write the bundles with their tiers: the set that every later model is scored on.
 
     Options:
@@ -454,6 +431,7 @@ def assign(tiers: Path, scores: Scores, bundles: Path, out: Path) -> None:
     from gmb_hf.crucible.margins import Tiers
     from gmb_hf.crucible.scores import ItemScores, assign_to_file
 
+    check_not_read(out, tiers, scores)
     found = assign_to_file(Tiers.read(tiers), ItemScores.read(scores), bundles, out)
     screen.say(f"items: {_counts(found.counts)}.")
     if found.left_out:
@@ -463,7 +441,7 @@ def assign(tiers: Path, scores: Scores, bundles: Path, out: Path) -> None:
 
 @app.command()
 def scoreboard(
-    scores: Scores, eval_version: str, out: Path, seed: int = 42, checkpoint: str | None = None
+    scores: Path, eval_version: str, out: Path, seed: int = 42, checkpoint: str | None = None
 ) -> None:
     """Sum up the items overall and by tier, under the fingerprint of their data.
 
@@ -475,6 +453,7 @@ def scoreboard(
     """
     from gmb_hf.crucible.scoreboard import scoreboard_of
 
+    check_not_read(out, scores)
     made = scoreboard_of(scores, out, version=eval_version, seed=seed, checkpoint=checkpoint)
     _print_board(made)
     screen.written([out], following=_command("compare", out, "OTHER.json"))
@@ -490,7 +469,7 @@ def compare(
     gate: bool = False,
     permutations: int = 9999,
     seed: int = 0,
-    out: Answer = None,
+    out: Path | None = None,
 ) -> None:
     """What changed between two scoreboards of the same data, with guardrails and paired tests.
 
@@ -509,6 +488,7 @@ def compare(
     """
     from gmb_hf.crucible.compare import compare_files
 
+    check_not_read(out, previous, following, organic_before, organic_after)
     if (organic_before is None) != (organic_after is None):
         raise InputError("--organic-before and --organic-after go together; give both")
     organic = (organic_before, organic_after) if organic_before and organic_after else None
@@ -539,11 +519,7 @@ def compare(
     _print_guardrails(found.guardrails)
     screen.notes(found.notes)
     if found.paired_tests:
-        screen.say(
-            "gained, lost: items that only the newer, only the older model passes. p: exact "
-            "McNemar test of the passes, sign-flip test of the margins; Holm-adjusted over rows.",
-            style="dim",
-        )
+        screen.tell("legend_of_tests", style="dim")
     if gate and not found.passes:
         screen.written(paths, following=None)
         raise CheckFailed(f"the gate is closed: {'; '.join(found.obstacles)}")

@@ -1,4 +1,15 @@
-"""`gmb data`: tasks as files, and datasets as folders."""
+"""`gmb data`: tasks as files, and datasets as folders.
+
+Options:
+    out (out/gmb-mine): Folder to write to.
+    version: Of the set; a later one may only add to what the folder holds.
+    task: Only this task; may be given several times.
+    seed: Seed of the splits train and test.
+    fraction: Share of rows to train on.
+    text: NAME=FILE, or a text of the Hub: tinystories, wikitext2, ...
+    license: [NAME=]LICENCE of texts whose licence is not known.
+    runs: Run logs: FOLDER, or NAME=FOLDER.
+"""
 
 from __future__ import annotations
 
@@ -7,52 +18,42 @@ import shlex
 import sys
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import output, screen
-from gmb_hf.cli.options import App, Private, Repo, option, product, several
+from gmb_hf.cli.options import App, declare, several
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gmb_hf.hub.datasets import About, DatasetConfig
+    from gmb_hf.hub.datasets import DatasetConfig
     from gmb_hf.tasks.text import Text
 
 build_app = App(no_args_is_help=False)
 
-Out = Annotated[Path, product("Folder to write to.", "out/gmb-mine")]
-Version = Annotated[str, option("Of the set; a later one may only add to what the folder holds.")]
-Tasks = Annotated[list[str] | None, option("Only this task; may be given several times.", "--task")]
-Seed = Annotated[int, option("Seed of the splits train and test.")]
-Fraction = Annotated[float, option("Share of rows to train on.")]
-Texts = Annotated[
-    list[str] | None,
-    option("NAME=FILE, or a text of the Hub: tinystories, wikitext2, ...", "--text"),
-]
-TextLicense = Annotated[
-    list[str] | None, option("[NAME=]LICENCE of texts whose licence is not known.", "--license")
-]
-Runs = Annotated[list[str] | None, option("Run logs: FOLDER, or NAME=FOLDER.", "--runs")]
-_RUNS_LICENSE = "[NAME=]LICENCE of run logs, as the Hub names it; Apache-2.0 for what gmb trained."
-RunsLicense = Annotated[list[str] | None, option(_RUNS_LICENSE, "--license")]
 
-
-@build_app.callback(invoke_without_command=True)
 def everything(
     context: typer.Context,
-    all_: Annotated[bool, option("Every dataset, each in its folder.", "--all")] = False,
-    out: Annotated[Path | None, option("Folder of the folders.")] = None,
-    text: Texts = None,
-    license: TextLicense = None,
-    runs: Runs = None,
-    runs_license: Annotated[list[str] | None, option(_RUNS_LICENSE)] = None,
-    version: Version = "v1",
+    all_: bool = False,
+    out: Path | None = None,
+    text: list[str] | None = None,
+    license: list[str] | None = None,
+    runs: list[str] | None = None,
+    runs_license: list[str] | None = None,
+    version: str = "v1",
 ) -> None:
-    """Write datasets: one kind (below), or `--all`, texts and run logs where they are given."""
+    """Write datasets: one kind (below), or `--all`, texts and run logs where they are given.
+
+    Options:
+        all_, --all: Every dataset, each in its folder.
+        out: Folder of the folders.
+        runs_license: [NAME=]LICENCE of run logs, as the Hub names it; Apache-2.0 for what gmb
+            trained.
+    """
     if context.invoked_subcommand is not None:
         return
     if not all_:
@@ -68,81 +69,96 @@ def everything(
         runs_(out / "gmb-runs", runs, runs_license, version=version)
 
 
+build_app.callback(invoke_without_command=True, help=declare(everything))(everything)
+
+
 @build_app.command()
 def modular(
-    out: Out,
-    task: Tasks = None,
-    seed: Seed = 42,
-    fraction: Fraction = 0.5,
+    out: Path,
+    task: list[str] | None = None,
+    seed: int = 42,
+    fraction: float = 0.5,
     op_token: str = "distinct",
-    version: Version = "v1",
+    version: str = "v1",
 ) -> None:
     """Modular arithmetic: a config for each task, `add_p97` and so on.
 
     Options:
         op_token: distinct: one token for each operation; shared: one for all.
     """
-    from gmb_hf.hub.datasets import MODULAR, modular_configs
+    from gmb_hf.hub.datasets import modular_configs
 
     configs = modular_configs(task or (), data_seed=seed, fraction=fraction, op_token=op_token)
-    _build(configs, out, MODULAR, version)
+    _build(configs, out, "modular", version)
 
 
 @build_app.command()
 def formal(
-    out: Out, task: Tasks = None, seed: Seed = 42, fraction: Fraction = 0.5, version: Version = "v1"
+    out: Path,
+    task: list[str] | None = None,
+    seed: int = 42,
+    fraction: float = 0.5,
+    version: str = "v1",
 ) -> None:
     """Formal languages over bits: a config for each task, `parity_8` and so on."""
-    from gmb_hf.hub.datasets import FORMAL, formal_configs
+    from gmb_hf.hub.datasets import formal_configs
 
-    _build(formal_configs(task or (), data_seed=seed, fraction=fraction), out, FORMAL, version)
+    _build(formal_configs(task or (), data_seed=seed, fraction=fraction), out, "formal", version)
 
 
 @build_app.command()
 def icl(
-    out: Out, task: Tasks = None, seed: Seed = 42, fraction: Fraction = 0.5, version: Version = "v1"
+    out: Path,
+    task: list[str] | None = None,
+    seed: int = 42,
+    fraction: float = 0.5,
+    version: str = "v1",
 ) -> None:
     """In-context tasks: a config for each rule, `linear_p11_k8` and so on, and `linear_real`."""
-    from gmb_hf.hub.datasets import IN_CONTEXT, in_context_configs
+    from gmb_hf.hub.datasets import in_context_configs
 
     configs = in_context_configs(task or (), data_seed=seed, fraction=fraction)
-    _build(configs, out, IN_CONTEXT, version)
+    _build(configs, out, "icl", version)
 
 
 @build_app.command(cls=several("--text", "--license"))
 def heldout(
-    out: Out,
-    text: Texts = None,
-    license: TextLicense = None,
+    out: Path,
+    text: list[str] | None = None,
+    license: list[str] | None = None,
     separator: str = "<|endoftext|>",
-    version: Version = "v1",
+    version: str = "v1",
 ) -> None:
     """Held-out text: a config for each text, its documents in pieces.
 
     Options:
         separator: What stands between the documents of a file.
     """
-    from gmb_hf.hub.datasets import HELD_OUT, heldout_configs
+    from gmb_hf.hub.datasets import heldout_configs
     from gmb_hf.tasks.text import read_sources
 
     texts = read_sources(text or (), separator=separator)
-    _build(heldout_configs(texts, license or ()), out, HELD_OUT, version)
+    _build(heldout_configs(texts, license or ()), out, "heldout", version)
 
 
 @build_app.command("runs", cls=several("--runs", "--license"))
 def runs_(
-    out: Out, runs: Runs = None, license: RunsLicense = None, version: Version = "v1"
+    out: Path, runs: list[str] | None = None, license: list[str] | None = None, version: str = "v1"
 ) -> None:
-    """Run logs: a config for each source, from which anybody may judge a score again."""
-    from gmb_hf.hub.datasets import RUNS, runs_configs
+    """Run logs: a config for each source, from which anybody may judge a score again.
 
-    _build(runs_configs(runs or (), license or ()), out, RUNS, version)
+    Options:
+        license: [NAME=]LICENCE of run logs, as the Hub names it; Apache-2.0 for what gmb trained.
+    """
+    from gmb_hf.hub.datasets import runs_configs
+
+    _build(runs_configs(runs or (), license or ()), out, "runs", version)
 
 
-def _build(configs: Sequence[DatasetConfig], out: Path, about: About, version: str) -> None:
-    from gmb_hf.hub.datasets import build
+def _build(configs: Sequence[DatasetConfig], out: Path, kind: str, version: str) -> None:
+    from gmb_hf.hub.datasets import ABOUTS, build
 
-    card = build(configs, out, about, version=version)
+    card = build(configs, out, ABOUTS[kind], version=version)
     for config in configs:
         screen.say_whole("config", config.name)
     screen.written([card], following=screen.command("data", "verify", out))
@@ -182,6 +198,8 @@ def export(
     if (task is None) == (not text):
         raise InputError("say what to export: --task NAME, or --text FILE; one of them")
     if text:
+        if prime is not None:
+            raise InputError("--prime is for --task; a text has none")
         _export_text(text, tokenizer or "gpt2", block, out)
         return
     if tokenizer is not None:
@@ -258,7 +276,7 @@ def verify(dataset: str, config: str | None = None, previous: str | None = None)
         previous: An earlier version, every item of which must be here.
     """
     from gmb_hf.hub import cards
-    from gmb_hf.hub.sources import dataset_folder
+    from gmb_hf.hub.datasets import dataset_folder
 
     folder, only = dataset_folder(dataset)
     with screen.counting("verifying") as done:
@@ -280,13 +298,13 @@ def verify(dataset: str, config: str | None = None, previous: str | None = None)
 
 
 @app.command()
-def push(folder: Path, repo: Repo, private: Private = False) -> None:
+def push(folder: Path, repo: str, private: bool = False) -> None:
     """Publish a dataset in one commit, if it is what its card says and nothing frozen changes.
 
     Arguments:
         folder: What `gmb data build` wrote.
     """
-    from gmb_hf.hub.sources import push_dataset
+    from gmb_hf.hub.datasets import push_dataset
 
     done = push_dataset(folder, repo, private=private)
     screen.pushed(done, following=f"gmb data verify {repo}@{done.commit}")

@@ -1,4 +1,10 @@
-"""`gmb plan`, `gmb prereg`, `gmb explore` and `gmb lock`: how many runs, a design, and its end."""
+"""`gmb plan`, `gmb prereg`, `gmb explore` and `gmb lock`: how many runs, a design, and its end.
+
+Options:
+    prereg: A preregistration (gmb prereg init).
+    preset: The design of a preset; that of the logs by default.
+    score: Only this column or indicator, not the design's candidates; several are possible.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
@@ -17,7 +23,7 @@ from gmb_hf.base.escape import number
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import Answer, App, DesignCommand, Private, Runs, option
+from gmb_hf.cli.options import App, DesignCommand
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.planning import Pilot
@@ -26,13 +32,6 @@ if TYPE_CHECKING:
     from gmb_hf.design.power import Row as PlanRow
 
 app = App()
-
-Prereg = Annotated[Path | None, option("A preregistration (gmb prereg init).")]
-Preset = Annotated[str | None, option("The design of a preset; that of the logs by default.")]
-Score = Annotated[
-    list[str] | None,
-    option("Only this column or indicator, not the design's candidates; several are possible."),
-]
 
 
 @app.command()
@@ -55,16 +54,19 @@ def init(out: Path, force: bool = False) -> None:
 
 def explore(
     context: typer.Context,
-    runs: Runs,
-    prereg: Prereg = None,
-    preset: Preset = None,
-    out: Answer = None,
+    runs: list[str],
+    prereg: Path | None = None,
+    preset: str | None = None,
+    out: Path | None = None,
 ) -> None:
     """Try both signs of every candidate on explore runs; nothing here is a claim."""
     from gmb_hf.benchmark.locking import explore as search
     from gmb_hf.benchmark.locking import write_explored
+    from gmb_hf.design.lint import warning
 
     prepared, _ = _prepare(context, runs, prereg, preset)
+    if prepared.near.pairs:
+        show.say(str(warning("near_copies", note=prepared.near.note())))
     with show.counting("exploring", len(prepared.design.candidates) + 2) as done:
         rows = search(prepared.design, prepared, on_done=done)
     show.explored(rows, out, prepared.design.primary_run_budget)
@@ -76,9 +78,9 @@ def explore(
 def lock(
     context: typer.Context,
     runs: list[str] | None = None,
-    prereg: Prereg = None,
-    preset: Preset = None,
-    score: Score = None,
+    prereg: Path | None = None,
+    preset: str | None = None,
+    score: list[str] | None = None,
     sign: int = 1,
     sees_test_labels: bool | None = None,
     out: Path | None = None,
@@ -87,7 +89,7 @@ def lock(
     made: Path | None = None,
     force: bool = False,
     publish: str | None = None,
-    private: Private = False,
+    private: bool = False,
 ) -> None:
     """Freeze the design and the thresholds found on explore runs; unsound designs are refused.
 
@@ -171,8 +173,7 @@ def _prepare(
 ) -> tuple[Prepared, int]:
     """Explore runs by the design of a file, a preset or the logs, and how many were set aside."""
     from gmb_hf.benchmark.prepare import own_score, prepare
-    from gmb_hf.hub.panels import naming_panels
-    from gmb_hf.hub.sources import design_for, part_of, read_runs
+    from gmb_hf.hub.sources import design_for, naming_panels, part_of, read_runs
 
     log = read_runs(given)
     fields = options.design_fields(context)
@@ -221,15 +222,8 @@ def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
     by_runs = found.by_runs
     assert by_runs is not None
     goal, assumed = by_runs.goal, by_runs.assumed
-    source = "Supposed" if measured is None else f"From {measured.n_runs:,} pilot runs"
-    chance = "chance is left out (--assume-chance)"
-    if assumed.chance is not None:
-        chance = f"chance of that cost {assumed.chance:.2f}"
-    show.say(
-        f"By runs, with a false-alarm budget of {in_words(goal.budget)} ({goal.calibration}). "
-        f"{source}: the first alarm detects {assumed.detection:.2f} of events, {chance}; an event "
-        f"in {assumed.event_share:.0%} of runs, negative windows in {assumed.negative_share:.0%}."
-    )
+    budget = f"{in_words(goal.budget)} ({goal.calibration})"
+    show.tell("plan_by_runs", budget=budget, assumed=assumed, pilot=measured)
     show.console().print()
     columns = (
         *_TO_TRAIN,
@@ -241,13 +235,7 @@ def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
     )
     show.table(_with_choice(by_runs, columns))
     show.table(Table(_ALONE, list(by_runs.alone.items())))
-    show.say(
-        "calibrating: explore runs with negative windows. explore: to train, so that there are so "
-        "many of those. expected, 90% sure: the share of runs with a false alarm, and its bound. "
-        "transfer: held-out runs of another system, where the rate must be shown. –: no number of "
-        "runs is enough.",
-        style="dim",
-    )
+    show.tell("legend_of_plan_by_runs", style="dim")
     show.console().print()
     show.say("The specification's view, by windows:", style="bold")
 
@@ -255,23 +243,7 @@ def show_plan_by_runs(found: Plan, measured: Pilot | None) -> None:
 def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
     """Print a plan by windows; `null_draws` is what the design draws of each chance null."""
     goal = found.goal
-    assumed = found.assumed
-    chance = "chance is left out (--assume-chance)"
-    if assumed.chance is not None:
-        chance = f"chance covers {assumed.chance:.2f}"
-    if measured is None:
-        source, coverage = "Supposed", f"coverage {assumed.coverage:.2f} at whatever rate"
-    else:
-        source = f"From {measured.n_runs:,} pilot runs with {measured.n_events:,} events"
-        interval = measured.coverage_interval(assumed)
-        coverage = (
-            f"coverage {assumed.coverage:.2f} [{interval.low:.2f}, {interval.high:.2f}] at the "
-            "rate that is bought (to plan for less: --coverage)"
-        )
-    show.say(
-        f"{source}: {coverage}; an event in {assumed.event_share:.0%} of runs, negative windows in "
-        f"{assumed.negative_share:.0%}; {chance}."
-    )
+    show.tell("plan", assumed=found.assumed, pilot=measured)
     show.console().print()
     columns = (
         *_TO_TRAIN,
@@ -281,34 +253,17 @@ def show_plan(found: Plan, measured: Pilot | None, null_draws: int) -> None:
     )
     show.table(_with_choice(found, columns))
     show.table(Table(_ALONE, list(found.alone.items())))
-    show.say(
-        "calibrating: explore runs with negative windows. explore: to train, so that there are so "
-        "many of those. rate: the false positive rate to expect; –: no finite threshold. held-out "
-        "–: no number of runs is enough.",
-        style="dim",
-    )
+    show.tell("legend_of_plan", style="dim")
     best, by_runs = found.chosen, found.by_runs.chosen if found.by_runs else None
     if best is not None and by_runs is not None:
         explore, calibrating = max(
             (best.explore, best.calibration), (by_runs.explore, by_runs.calibration)
         )
         held_out = max(best.held_out or 0, by_runs.held_out or 0)
-        show.say(
-            f"Train {explore:,} explore runs, of which {calibrating:,} should have "
-            f"negative windows (false alarms expected in {by_runs.expected:.3f} of runs, 90% sure "
-            f"of at most {by_runs.upper:.3f}), and {held_out:,} held-out runs: either unit's gates "
-            f"are then met by a score as good as supposed with a probability of about "
-            f"{goal.power:.0%}.",
-            style="bold",
-        )
-    enough = f"set x_null_draws, which is {null_draws:,}"
-    if null_draws >= found.null_draws:
-        enough = f"{null_draws:,} are enough"
-    scores = "score" if goal.candidates == 1 else "scores"
-    show.say(
-        f"Holm over {goal.candidates:,} {scores} at {goal.alpha:g} takes {found.null_draws:,} "
-        f"draws of each chance null: {enough}."
-    )
+        runs: Any = {"explore": explore, "calibrating": calibrating, "held_out": held_out}
+        show.tell("train_so_many", style="bold", **runs, by_runs=by_runs, power=goal.power)
+        show.tell("stability")
+    show.tell("draws", goal=goal, needed=found.null_draws, drawn=null_draws)
 
 
 # Without a pilot nothing is read from the other fields of the design.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from gmb_hf.base.escape import number, steps
 from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import App, Figures, RunColumn, Runs, StepColumn, rare
+from gmb_hf.cli.options import App
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.compat import CompatSettings
@@ -30,35 +31,11 @@ _ALWAYS |= {"figures", "force"}
 _OF_BOTH = {"score", "fpr_targets", "sign", "sees_test_labels", "protocol"}
 _OF_A_JUMP = {"jump_checkpoints", "hold_checkpoints", "fall_back", "smoothing"}
 _ONLY_COMPAT = {*_OF_A_JUMP, "thresholds", "last_rows"}
-# Field of the design, or parameter of the command -> the reference's setting; what is not typed
-# keeps its published value.
-_SETTINGS = {
-    "metric": "metric",
-    "fpr_targets": "fpr_targets",
-    "horizon": "horizon",
-    "jump_threshold": "delta_jump",
-    "theta_floor": "theta_floor",
-    "jump_checkpoints": "w_jump",
-    "hold_checkpoints": "hold_k",
-    "fall_back": "delta_back",
-    "smoothing": "smoothing",
-    "lead_time_target": "lead_time_target",
-}
-_WHY_NOT = {
-    "lock": "a lock freezes a design and thresholds of strict or v0.4; judge by it without "
-    "--protocol compat",
-    "explore_runs": "compat finds its thresholds on the runs that it measures, as published; use "
-    "--protocol strict, or give thresholds by --thresholds",
-    "safe_gap": "the reference has no safe gap: every window that is not positive is negative",
-    "w_event": "the reference's jump is counted in checkpoints; say --jump-checkpoints",
-    "nan": "the reference has no rule for NaN; mend the column",
-}
-_compat = partial(rare, heading="Protocol compat")
 
 
 def evaluate(
     context: typer.Context,
-    runs: Runs,
+    runs: list[str],
     lock: Path | None = None,
     out: Path = Path("results"),
     score: list[str] | None = None,
@@ -66,11 +43,11 @@ def evaluate(
     sees_test_labels: bool | None = None,
     explore_runs: list[str] | None = None,
     protocol: str = "strict",
-    step_column: StepColumn = "step",
-    run_column: RunColumn = "run",
+    step_column: str = "step",
+    run_column: str = "run",
     require_supported: bool = False,
     transfer: bool = False,
-    figures: Figures = True,
+    figures: bool = True,
     force: bool = False,
     thresholds: str | None = None,
     last_rows: int | None = None,
@@ -108,10 +85,8 @@ def evaluate(
     from gmb_hf.benchmark.prepare import controls_of, own_score
     from gmb_hf.design.design import Design
     from gmb_hf.design.lock import Lock
-    from gmb_hf.design.looks import looks_path
-    from gmb_hf.hub.locks import publication_sentence, with_publication
-    from gmb_hf.hub.panels import EXPLORE, HELD_OUT, named, naming_panels
-    from gmb_hf.hub.sources import part_of, read_runs
+    from gmb_hf.design.looks import LooksFile, looks_path
+    from gmb_hf.hub.sources import named, naming_panels, part_of, read_runs
     from gmb_hf.report.answer import answer
     from gmb_hf.report.report import publish, refuse_others
 
@@ -134,8 +109,11 @@ def evaluate(
             show.say(f"{aside} runs were set aside: they are not declared as held out.")
         with show.counting("judging", len(locked.x_lock.candidates)) as done:
             with naming_panels(log):
-                judged = evaluate_lock(locked, part, transfer=transfer, on_done=done)
-            evaluation = with_publication(judged)
+                evaluation = evaluate_lock(locked, part, transfer=transfer, on_done=done)
+            if LooksFile.beside(locked).publication(locked) is not None:
+                from gmb_hf.hub.locks import with_publication
+
+                evaluation = with_publication(evaluation)
         following = show.command("lock", "--explain", lock=lock)
     else:
         if transfer:
@@ -162,10 +140,9 @@ def evaluate(
         else:
             if explore_runs:
                 raise InputError(f"--explore-runs: {runs[0]} has its own; leave the option out")
-            earlier = panel.read(EXPLORE)
-            log, earlier = (
-                (panel.read(HELD_OUT), earlier) if HELD_OUT in panel.parts else (earlier, None)
-            )
+            log, earlier = panel.read("explore"), None
+            if panel.judged:
+                log, earlier = panel.read("heldout"), log
         known: Any = {"sign": sign, "sees_test_labels": sees_test_labels}
         options.refuse_candidates(design, score)
         design["candidates"] = [own_score(name, log, **known) for name in score or ()]
@@ -177,7 +154,7 @@ def evaluate(
         if not force:
             _refuse_others(out, evaluation.results)
         following = show.command("prereg", "init", out="prereg.yaml")
-        if panel is not None and HELD_OUT in panel.parts and not options.design_fields(context):
+        if panel is not None and panel.judged and not options.design_fields(context):
             scores = [word for one in score or () for word in ("--score", one)]
             signed = None if sign == 1 else sign
             following = show.command(
@@ -189,13 +166,15 @@ def evaluate(
     show.verdicts(evaluation.results, out / "report.md")
     show.checklist(evaluation.results, out)
     if lock is not None:
-        show.say(publication_sentence(evaluation.results.x_published))
+        show.notes(evaluation.panel_looks)
+        published = evaluation.results.x_published
+        if published is None:
+            show.tell("not_published")
+        else:
+            show.say(published.sentence)
     else:
         show.notes(map(options.in_options, evaluation.results.summary.x_notes))
-        show.say(
-            "Exploratory: no score may raise an alarm by this. For a claim, lock the design on "
-            "explore runs (gmb lock) and judge new runs by it (gmb evaluate --lock)."
-        )
+        show.tell("exploratory")
     show.written(paths, following=following)
     if require_supported and not answer(evaluation.results).may_alarm:
         without = "" if lock else "; without --lock none ever may"
@@ -215,16 +194,18 @@ def _refuse_others(out: Path, results: Results) -> None:
 
 def _reproduce(context: typer.Context) -> None:
     """Evaluate, and show what each threshold of each score costs and covers."""
+    from gmb_hf.base.documents import load_yaml
     from gmb_hf.benchmark.compat import reproduce
     from gmb_hf.benchmark.prepare import own_score
     from gmb_hf.hub.sources import read_runs
     from gmb_hf.report.answer import answer
     from gmb_hf.report.report import publish
-    from gmb_hf.report.tables import abstain_rate, lead_time_mean, operating_points
+    from gmb_hf.report.tables import operating_points
 
+    known = load_yaml(Path(__file__).with_name("compat.yaml"))
     for name, flag in options.typed(context).items():
-        if name not in {*_ALWAYS, *_OF_BOTH, *_SETTINGS, *_ONLY_COMPAT}:
-            why = _WHY_NOT.get(name, "the reference knows nothing of the kind")
+        if name not in {*_ALWAYS, *_OF_BOTH, *known["settings"], *_ONLY_COMPAT}:
+            why = known["why_not"].get(name, "the reference knows nothing of the kind")
             raise InputError(f"--protocol compat does not go with {flag}: {why}")
     given = context.params
     out, last_rows = given["out"], given["last_rows"]
@@ -233,12 +214,12 @@ def _reproduce(context: typer.Context) -> None:
     options.check_sign(given["sign"])
     if last_rows is not None:
         positive_int("--last-rows", last_rows)
-    settings = _compat_settings(context)
+    settings = _compat_settings(context, known["settings"])
     reading: Any = {name: given[name] for name in ("step_column", "run_column", "last_rows")}
     log = read_runs(given["runs"], on_duplicate="sort", **reading)
     notes = () if last_rows is None else (f"Only the last {last_rows} rows of each log were read.",)
-    known: Any = {name: given[name] for name in ("sign", "sees_test_labels")}
-    scores = [own_score(name, log, **known) for name in given["score"]]
+    about: Any = {name: given[name] for name in ("sign", "sees_test_labels")}
+    scores = [own_score(name, log, **about) for name in given["score"]]
     found = reproduce(log, scores, settings, notes=notes)
     results = found.results
     if not given["force"]:
@@ -253,8 +234,8 @@ def _reproduce(context: typer.Context) -> None:
             "covered", align="r", take=lambda at: f"{at.worth.x_n_covered} of {at.worth.x_n_events}"
         ),
         Column("cover", partial(number, digits=2), take="worth.coverage"),
-        Column("abstain", partial(number, digits=2), take=abstain_rate),
-        Column("lead", steps, take=lead_time_mean),
+        Column("abstain", partial(number, digits=2), take="abstain_rate"),
+        Column("lead", steps, take="lead_time_mean"),
     ]
     rows: list[Row | Line] = []
     for item in results.indicators:
@@ -266,12 +247,7 @@ def _reproduce(context: typer.Context) -> None:
     if len(results.indicators) > 1:
         show.say("compat repeats the published computation and never supports an alarm.")
     show.table(Table(columns, rows), above=True)
-    show.say(
-        "FPR: share of all windows but the positive ones. covered: events with an alarm in their "
-        "horizon. lead: mean, in steps. Every run: tables/per_run.csv; every word: "
-        f"{out / 'report.md'}.",
-        style="dim",
-    )
+    show.tell("legend_of_compat", style="dim", report=out / "report.md")
     show.checklist(results, out)
     show.notes(results.summary.x_notes)
     show.written(paths, following=following)
@@ -279,16 +255,16 @@ def _reproduce(context: typer.Context) -> None:
         raise CheckFailed("no score may raise an alarm; with --protocol compat none ever may")
 
 
-def _compat_settings(context: typer.Context) -> CompatSettings:
+def _compat_settings(context: typer.Context, names: Mapping[str, str]) -> CompatSettings:
     from gmb_hf.benchmark.compat import CompatSettings
 
     on_line = options.typed(context)
     given = {**context.params, **options.design_fields(context)}
-    chosen = {setting: given[name] for name, setting in _SETTINGS.items() if name in on_line}
+    chosen = {setting: given[name] for name, setting in names.items() if name in on_line}
     if given["thresholds"] is not None:
         example = "0.1776,0.0984443"
         chosen["thresholds"] = options.numbers("--thresholds", given["thresholds"], example=example)
-    spelled = {setting: on_line[name] for name, setting in _SETTINGS.items() if name in on_line}
+    spelled = {setting: on_line[name] for name, setting in names.items() if name in on_line}
     spelled = {"fpr_targets": "--fpr", "thresholds": "--thresholds", **spelled}
     return CompatSettings.asked(**chosen, spelled=spelled)
 
@@ -340,12 +316,7 @@ def validate(file: Path) -> None:
             "them anew with gmb evaluate"
         )
     summary = found.content.summary
-    events = "an unknown number of" if summary.n_events is None else f"{summary.n_events:,}"
-    indicators = len(found.content.indicators)
-    show.say(
-        f"{file} matches the results schema v0.4: {indicators:,} "
-        f"indicator{'' if indicators == 1 else 's'}, {summary.n_seeds:,} runs, {events} events."
-    )
+    show.tell("valid_results", file=file, n=len(found.content.indicators), summary=summary)
     show.written([], following=show.command("results", "compare", file, "OTHER.yaml"))
 
 
@@ -357,6 +328,7 @@ def show_results(results: Path, score: str | None = None) -> None:
         results (RESULTS): A results file, or the folder that holds results.yaml.
         score: Explain the label of this score alone.
     """
+    from gmb_hf.benchmark.gates import BY_THE_LETTER
     from gmb_hf.benchmark.results import Results
     from gmb_hf.report.tables import gates_table
 
@@ -368,7 +340,8 @@ def show_results(results: Path, score: str | None = None) -> None:
         return
     item = found.indicator(score)
     show.answered(name=item.name, label=item.label, sentence=item.x_sentence, gates=item.x_gates)
-    show.say(f"{item.name}: {item.label}", style="bold")
+    letter = f", {BY_THE_LETTER}" if item.by_the_letter else ""
+    show.say(f"{item.name}: {item.label}{letter}", style="bold")
     show.say(item.x_sentence or "The file holds no sentence about it.")
     if item.x_gates:
         show.table(gates_table(item), above=True)
@@ -407,12 +380,7 @@ def compare(
     show.say_whole("A", str(a))
     show.say_whole("B", str(b))
     show.table(_table(found), above=True)
-    budget = "" if found.budget is None else f"a budget of {found.budget:g} of runs and "
-    show.say(
-        f"At {budget}a false positive rate of {found.target:g} by windows. *: differs from A. "
-        "–: no such number.",
-        style="dim",
-    )
+    show.tell("legend_of_comparison", style="dim", budget=found.budget, target=found.target)
     show.say(comparing.count_changes(found))
     show.say(comparing.verdict(found), style="" if found.comparable else "bold")
     paths = [] if out is None else [comparing.write_comparison(found, str(a), str(b), out)]

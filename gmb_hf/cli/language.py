@@ -1,6 +1,12 @@
 """Language models: `gmb heldout`, `gmb benchmark`, `gmb scaling` and `gmb judge`.
 
 Their loss on text, their answers to standard tasks, loss by size, and answers rated by a model.
+
+Arguments:
+    answers: A file of answers, JSON lines.
+
+Options:
+    trust_remote_code: Run code that comes with a model.
 """
 
 from __future__ import annotations
@@ -8,13 +14,14 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 from gmb_hf.base.errors import InputError, choose
 from gmb_hf.base.escape import number, p_value
+from gmb_hf.base.files import check_not_read
 from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import output, screen
-from gmb_hf.cli.options import App, Changes, Device, Figures, argument, option, product, several
+from gmb_hf.cli.options import App, several
 
 if TYPE_CHECKING:
     from gmb_hf.protocol.answers.files import CheckpointScores
@@ -34,8 +41,8 @@ def heldout(
     block: int | None = None,
     batch_size: int | None = None,
     separator: str | None = None,
-    device: Device = "auto",
-    figures: Figures = True,
+    device: str = "auto",
+    figures: bool = True,
 ) -> None:
     """Loss, perplexity and bits per byte of language models on text held out.
 
@@ -96,8 +103,8 @@ def benchmark(
     limit: int | None = None,
     batch_size: int | None = None,
     baseline: str | None = None,
-    device: Device = "auto",
-    figures: Figures = True,
+    device: str = "auto",
+    figures: bool = True,
 ) -> None:
     """Standard benchmarks by lm-eval: scores with their errors, and checkpoints compared.
 
@@ -165,9 +172,9 @@ def run(
     text: list[str] | None = None,
     variants: str = "dense",
     seeds: str = "0:3",
-    changes: Changes = None,
+    changes: list[str] | None = None,
     save_models: bool = False,
-    device: Device = "auto",
+    device: str = "auto",
 ) -> None:
     """Train a grid of sizes, tokens, variants and seeds, on text or a source of known entropy.
 
@@ -229,7 +236,7 @@ def fit(
     draws: int = 1000,
     seed: int = 0,
     baseline: str | None = None,
-    figures: Figures = True,
+    figures: bool = True,
 ) -> None:
     """Fit L(N, D) = A/N^alpha + B/D^beta + E with intervals; compare variants at equal compute.
 
@@ -255,11 +262,11 @@ def fit(
 
 def _print_fit(found: ScalingFit) -> None:
     """The laws, the sentences and the notes."""
-    from gmb_hf.protocol.scaling.report import scaling_sentences, shown
+    from gmb_hf.protocol.scaling.report import scaling_sentences
 
     names = ("alpha", "beta", "E", "optimal_n")
     columns = [Column("variant", shrinks_to=12), Column("cells", str)]
-    columns += [Column(name.replace("_", " "), shown, align="r") for name in names]
+    columns += [Column(name.replace("_", " "), "{:.3f}".format) for name in names]
     columns.append(Column("exact E", "{:.4f}".format))
     rows = [
         (name, one.cells, *(one.numbers[key] for key in names), one.known)
@@ -279,10 +286,6 @@ judging = App()
 
 _MOST_RUNS = 10
 
-Trust = Annotated[bool, option("Run code that comes with a model.", "--trust-remote-code")]
-Answers = Annotated[Path, argument("A file of answers, JSON lines.")]
-Out = Annotated[Path, product("The scores: .parquet, .csv or .jsonl.", "scores.parquet")]
-
 
 @judging.command("answer", cls=several("--checkpoints"))
 def answer(
@@ -296,8 +299,8 @@ def answer(
     seed: int = 0,
     tokenizer: str | None = None,
     batch_size: int = 64,
-    device: Device = "auto",
-    trust_remote_code: Trust = False,
+    device: str = "auto",
+    trust_remote_code: bool = False,
 ) -> None:
     """Let checkpoints answer prompts; those that have answered are not asked again.
 
@@ -317,6 +320,7 @@ def answer(
     from gmb_hf.protocol.answers.generating import AnswerSampling, about_path, generate
     from gmb_hf.protocol.answers.models import find_checkpoints
 
+    check_not_read(out, prompts)
     sampling = AnswerSampling(
         samples=(1 if greedy else 8) if samples is None else samples,
         new_tokens=new_tokens,
@@ -338,19 +342,17 @@ def answer(
             trust_remote_code=trust_remote_code,
             on_checkpoint=done,
         )
-    runs = len({saved.run for saved in found})
-    screen.say(
-        f"{len(found)} checkpoints of {runs} runs, {len(texts)} prompts, {sampling.samples} "
-        f"answers each; {answered} checkpoints were asked now."
-    )
+    counts: Any = {"n_checkpoints": len(found), "n_runs": len({saved.run for saved in found})}
+    counts |= {"n_prompts": len(texts), "samples": sampling.samples, "now": answered}
+    screen.tell("answered", **counts)
     following = screen.command("judge", "rate", out, judge="MODEL", out="scores.parquet")
     screen.written([out, about_path(out)], following=following)
 
 
 @judging.command("rate")
 def rate(
-    answers: Answers,
-    out: Out,
+    answers: Path,
+    out: Path,
     judge: str,
     revision: str | None = None,
     how: str | None = None,
@@ -361,12 +363,13 @@ def rate(
     name: str = "judge",
     cache: Path | None = None,
     batch_size: int = 32,
-    device: Device = "auto",
-    trust_remote_code: Trust = False,
+    device: str = "auto",
+    trust_remote_code: bool = False,
 ) -> None:
     """Rate answers by a model: a score for each checkpoint.
 
     Options:
+        out (scores.parquet): The scores: .parquet, .csv or .jsonl.
         judge: A folder, or a repository of the Hub.
         revision: Branch, tag or commit of a repository.
         how: label (classifier), likelihood or yes-no (causal).
@@ -383,6 +386,7 @@ def rate(
     from gmb_hf.protocol.answers.files import check_scores_path, read_answers
 
     check_scores_path(out, name)
+    check_not_read(out, answers)
     asking = judges.Asking(how=how, label=label, template=template, yes=yes, no=no)
     given = read_answers(answers)
     source = find_model(judge, revision=revision, trust_remote_code=trust_remote_code)
@@ -395,27 +399,25 @@ def rate(
         found = judges.rate(
             given, model, known, name=name, batch=batch_size, on_rated=lambda count: done("", count)
         )
-    empty = f"; {found.empty} empty ones have no score" if found.empty else ""
-    screen.say(
-        f"{len(given):,} answers, {distinct:,} of them distinct: {found.rated_now:,} rated now, "
-        f"{found.from_cache:,} known from before{empty}."
-    )
+    screen.tell("rated", n=len(given), distinct=distinct, found=found)
     _finish(out, found.scores)
 
 
 @judging.command("consistency")
 def consistency(
-    answers: Answers, out: Out, first_words: int | None = None, any_case: bool = False
+    answers: Path, out: Path, first_words: int | None = None, any_case: bool = False
 ) -> None:
     """Do samples agree with each other? The share that differ from the most frequent one.
 
     Options:
+        out (scores.parquet): The scores: .parquet, .csv or .jsonl.
         first_words: Compare so many words of an answer; all by default.
         any_case: Capitals are as good as small letters.
     """
     from gmb_hf.protocol.answers import files
 
     files.check_scores_path(out, files.NAME)
+    check_not_read(out, answers)
     given = files.read_answers(answers)
     _finish(out, files.consistency(given, first_words=first_words, any_case=any_case))
 

@@ -18,7 +18,6 @@ from gmb_hf.base.escape import number, one_line, steps
 from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import output
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import StepColumn
 
 if TYPE_CHECKING:
     from gmb_hf.monitor.reading import IndicatorReading, Reading
@@ -139,7 +138,7 @@ def viewer(log: str) -> AbstractContextManager[LivePanel | PlainLines]:
     return LivePanel(log) if drawn else nullcontext(PlainLines())
 
 
-ALARM_CODE = 3
+ALARM_CODE, ABSTAINED_CODE = 3, 4
 
 
 def monitor(
@@ -155,12 +154,13 @@ def monitor(
     idle: float | None = None,
     state: Path | None = None,
     run: str | None = None,
-    step_column: StepColumn = "step",
+    step_column: str = "step",
 ) -> None:
-    """Watch a growing log; exit 3 at the first ALARM, 0 when the run has ended without one.
+    """Watch a growing log; exit 3 at the first ALARM, 0 after a run without one, 4 if it abstains.
 
     An alarm is raised once a run, at the lock's threshold of first alarms; indicators that act
-    together share its budget of runs.
+    together share its budget of runs. Exit 4: at the end of the run the monitor abstains, or it
+    has seen no checkpoint, so that the run was not watched.
 
     Options:
         lock: The lock, from gmb lock.
@@ -205,7 +205,9 @@ def monitor(
         show.say_whole("reason", raised.reason)
         raise typer.Exit(ALARM_CODE)
     show.say_whole("ended", f"{where}; {ENDED_BY[ended]}")
-    if ended == "alarm":
-        assert last is not None
+    if last is not None and last.state != "CLEAR":
         show.say_whole("reason", last.reason)
+    if ended == "alarm":
         raise typer.Exit(ALARM_CODE)
+    if watcher.state in (None, "ABSTAIN"):
+        raise typer.Exit(ABSTAINED_CODE)

@@ -1,16 +1,38 @@
-"""What commands with the same options ask of them."""
+"""What commands with the same options ask of them.
+
+Where neither a command nor its module says what a parameter is, this holds:
+
+Arguments:
+    repo (ORG/NAME): Repository of the Hub.
+
+Options:
+    runs: Run logs: files, folders, globs, panel:NAME, or hf://datasets/ORG/NAME@REV.
+    preset: smoke, quick, standard, hierarchical, formal, icl, paper or reference.
+    changes, --set (field=value): Change a field: training.lr=3e-3.
+    jobs: Groups of seeds trained at a time; on a CPU one a core if not given.
+    device: auto, cpu or cuda.
+    out: Write the answer; by default it is only printed.
+    allow_fingerprint_mismatch: Compare runs on different data all the same; every table says so.
+
+More options:
+    step_column: Column of steps.
+    run_column: Column that tells runs apart.
+    track: tensorboard, trackio or wandb; several are possible.
+    private: Make a new repository private.
+    figures: Draw the figures.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import re
+import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -30,21 +52,6 @@ DESIGN = "The design"
 
 class Rare(str):
     """The heading of options that `--help` leaves out and `--help-all` shows, as this text."""
-
-
-def rare(help: str, *names: str, heading: str = "Options", **more: Any) -> Any:
-    """An option that few people need: `--help` leaves it out where a command has many."""
-    return option(help, *names, rich_help_panel=Rare(heading), **more)
-
-
-def product(help: str, example: str) -> Any:
-    """`--out` of a command that makes a file for others to read; an error proposes the example."""
-    return option(help, "--out", metavar=example)
-
-
-def argument(help: str, **more: Any) -> Any:
-    """An argument with its help text."""
-    return typer.Argument(help=help, **more)
 
 
 # What a shell offers where a value is typed; what is not known here is completed as a file.
@@ -76,47 +83,6 @@ def preset_names(incomplete: str) -> list[str]:
     from gmb_hf.training.presets import PRESETS
 
     return [name for name in PRESETS if name.startswith(incomplete)]
-
-
-Runs = Annotated[
-    list[str],
-    option(
-        "Run logs: files, folders, globs, panel:NAME, or hf://datasets/ORG/NAME@REV.",
-        "--runs",
-        autocompletion=_run_sources,
-    ),
-]
-StepColumn = Annotated[str, rare("Column of steps.")]
-RunColumn = Annotated[str, rare("Column that tells runs apart.")]
-RunPreset = Annotated[
-    str,
-    option(
-        "smoke, quick, standard, hierarchical, formal, icl, paper or reference.",
-        autocompletion=preset_names,
-    ),
-]
-Changes = Annotated[
-    list[str] | None, option("Change a field: training.lr=3e-3.", "--set", metavar="field=value")
-]
-Jobs = Annotated[
-    int | None, option("Groups of seeds trained at a time; on a CPU one a core if not given.")
-]
-Track = Annotated[
-    list[str] | None, rare("tensorboard, trackio or wandb; several are possible.", "--track")
-]
-Device = Annotated[str, option("auto, cpu or cuda.")]
-Repo = Annotated[str, argument("Repository of the Hub.", metavar="ORG/NAME")]
-Answer = Annotated[Path | None, option("Write the answer; by default it is only printed.", "--out")]
-Private = Annotated[bool, rare("Make a new repository private.", "--private")]
-Figures = Annotated[bool, rare("Draw the figures.", "--figures/--no-figures")]
-
-DifferentData = Annotated[
-    bool,
-    option(
-        "Compare runs on different data all the same; every table says so.",
-        "--allow-fingerprint-mismatch",
-    ),
-]
 
 
 def _to_json(asked: bool) -> bool:
@@ -302,6 +268,42 @@ class App(typer.Typer):
 _HEADING = re.compile(r"\n\n([A-Z][\w ]*):\n(?= )")
 _ENTRY = re.compile(r"(\w+)(?:, (--[\w/-]+))?(?: \((.+?)\))?: (.*)")
 _COMPLETED = {"column": score_names, "indicator": score_names, "panel": panel_names}
+_COMPLETED_EVERYWHERE = {"runs": _run_sources, "preset": preset_names, "name": panel_names}
+
+
+class _Entry(NamedTuple):
+    """What a docstring says of a parameter."""
+
+    heading: str
+    spelled: str | None
+    kind: str
+    text: str
+
+    def parameter(self, default: Any, name: str, *, everywhere: bool) -> Any:
+        """What typer makes of it; `everywhere`: it stands in the docstring of a module."""
+        kind, _, shown = self.kind.partition(" = ")
+        completed = _COMPLETED_EVERYWHERE.get(name) if everywhere else _COMPLETED.get(kind)
+        about: dict[str, Any] = {"help": self.text, "metavar": kind or None}
+        about |= {"show_default": shown or True, "autocompletion": completed}
+        if self.heading == "Arguments":
+            return typer.Argument(**about)
+        flag = f"--{name.replace('_', '-')}" if default is False else None
+        if self.heading != "Options":
+            about["rich_help_panel"] = Rare(self.heading.replace("More options", "Options"))
+        return typer.Option(*filter(None, [self.spelled or flag]), **about)
+
+
+def _explained_in(docstring: str | None) -> tuple[str, dict[str, _Entry]]:
+    """The text of a docstring, and what it says of each parameter."""
+    about, *blocks = _HEADING.split(inspect.cleandoc(docstring or ""))
+    found: dict[str, _Entry] = {}
+    for heading, block in zip(blocks[::2], blocks[1::2], strict=True):
+        for entry in re.sub(r"\n {8,}", " ", f"\n{block.rstrip()}").split("\n    ")[1:]:
+            if (said := _ENTRY.fullmatch(entry)) is None:
+                raise ValueError(f"{entry!r} explains no parameter")
+            name, spelled_so, kind, text = said.groups()
+            found[name] = _Entry(heading, spelled_so, kind or "", text)
+    return about, found
 
 
 def declare(function: Callable[..., Any]) -> str:
@@ -310,32 +312,17 @@ def declare(function: Callable[..., Any]) -> str:
     A docstring reads as the help does. A parameter stands under `Arguments:`, `Options:` or `More
     options:` (which `--help-all` shows) as `name, --spelled (kind = default): What it is.`, where
     all but the name may be left out. Under another heading it is rare as well. A bool that is False
-    is a flag.
+    is a flag. What several commands have stands in the docstring of their module, or of this one.
     """
-    about, *blocks = _HEADING.split(inspect.getdoc(function) or "")
+    about, own = _explained_in(function.__doc__)
+    everywhere: dict[str, _Entry] = {}
+    for module in (__name__, function.__module__):
+        everywhere |= _explained_in(sys.modules[module].__doc__)[1]
     hints = typing.get_type_hints(function, include_extras=True)
-    defaults = inspect.signature(function).parameters
-    for heading, block in zip(blocks[::2], blocks[1::2], strict=True):
-        entries = re.sub(r"\n {8,}", " ", f"\n{block}").split("\n    ")[1:]
-        for entry in entries:
-            if (found := _ENTRY.fullmatch(entry)) is None:
-                raise ValueError(f"{function.__name__}: {entry!r} explains no parameter")
-            name, spelled_so, kind, text = found.groups()
-            if hasattr(hints[name], "__metadata__"):  # this was done before
-                continue
-            if spelled_so is None and defaults[name].default is False:
-                spelled_so = f"--{name.replace('_', '-')}"
-            words: list[str] = [spelled_so] if spelled_so else []
-            kind, _, default = (kind or "").partition(" = ")
-            about_it: dict[str, Any] = {"help": text, "metavar": kind or None}
-            about_it |= {"show_default": default or True, "autocompletion": _COMPLETED.get(kind)}
-            if heading == "Arguments":
-                made = typer.Argument(**about_it)
-            elif heading == "Options":
-                made = typer.Option(*words, **about_it)
-            else:
-                panel = Rare("Options" if heading == "More options" else heading)
-                made = typer.Option(*words, **about_it, rich_help_panel=panel)
+    for name, parameter in inspect.signature(function).parameters.items():
+        known = own.get(name) or everywhere.get(name)
+        if known is not None and not hasattr(hints[name], "__metadata__"):  # done before
+            made = known.parameter(parameter.default, name, everywhere=name not in own)
             hints[name] = Annotated[hints[name], made]
     function.__annotations__ = hints
     return about

@@ -1,40 +1,28 @@
-"""`gmb panel`, `trial`, `demo`, `submit`, `leaderboard`: frozen runs on which scores compare."""
+"""`gmb panel`, `trial`, `demo`, `submit`, `leaderboard`: frozen runs on which scores compare.
+
+Arguments:
+    name: Of the panel, e.g. sub-29; gmb panel list names them.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import number
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import screen
-from gmb_hf.cli.options import (
-    App,
-    Device,
-    Figures,
-    Jobs,
-    Private,
-    Repo,
-    Runs,
-    argument,
-    panel_names,
-    several,
-)
+from gmb_hf.cli.options import App, several
 
 app, leaderboard = App(), App()
 SubmitCommand = several("--runs")
-
-Name = Annotated[
-    str,
-    argument("Of the panel, e.g. sub-29; gmb panel list names them.", autocompletion=panel_names),
-]
 
 
 @app.command("list")
 def list_() -> None:
     """Every panel, its question, and whether it lies here."""
-    from gmb_hf.hub.panels import FrozenPanel, folder_of_panels, here, names
+    from gmb_hf.design.ledger import folder_of_panels
+    from gmb_hf.hub.panels import FrozenPanel, here, names
     from gmb_hf.hub.recipes import RECIPES
 
     rows, known = [], []
@@ -42,22 +30,27 @@ def list_() -> None:
         panel = FrozenPanel.find(name) if name in here() else None
         asks = RECIPES[name].asks if panel is None else panel.record.asks
         known.append({"name": name, "runs": panel and panel.entry.item_count, "asks": asks})
-        rows.append((name, f"{panel.entry.item_count:,}" if panel else "not here", asks))
+        looked = len(panel.ledger().locks) if panel and panel.judged else None
+        allowed = panel and panel.record.locks_allowed
+        known[-1] |= {"locks": looked, "locks_allowed": allowed}
+        runs = f"{panel.entry.item_count:,}" if panel else "not here"
+        rows.append((name, runs, "" if looked is None else f"{looked} of {allowed}", asks))
     screen.answered(panels=known, folder=folder_of_panels())
     if not rows:
         screen.say("No panel is frozen yet: none lies in the folder, and none can be built.")
         screen.say_whole("folder", str(folder_of_panels()))
         screen.say_whole("next", "gmb run --preset quick --out runs/quick")
         return
-    question = Column("what it asks", shrinks_to=20, wraps=True)
-    columns = (Column("panel"), Column("runs", align="r"), question)
+    question = Column("question", shrinks_to=20, wraps=True)
+    looks = Column("locks that looked", align="r", shrinks_to=10)
+    columns = (Column("panel"), Column("runs", align="r"), looks, question)
     screen.table(Table(columns, rows))
     screen.say_whole("folder", str(folder_of_panels()))
     screen.say_whole("next", "gmb panel show NAME")
 
 
 @app.command()
-def show(name: Name) -> None:
+def show(name: str) -> None:
     """What a panel holds, how its runs grok, and who has looked at it."""
     from gmb_hf.hub.curves import CURVES
     from gmb_hf.hub.panels import HELD_OUT, FrozenPanel
@@ -91,11 +84,9 @@ def show(name: Name) -> None:
         screen.say_whole(part, facts)
     screen.say_whole("horizon", f"{design.horizon:,} steps; safe gap {design.safe_gap:,}")
     screen.say_whole("scores", f"{len(design.candidates)} in its design")
-    looked = len(panel.ledger().locks)
     if HELD_OUT in panel.parts:
-        screen.say_whole(
-            "locks", f"{looked} of {record.locks_allowed} have judged its held-out part"
-        )
+        screen.say_whole("locks", panel.shared.said())
+        screen.say_whole("ledger", str(panel.shared.path))
     if record.curves is not None:
         columns = (Column("its curves, medians over runs", shrinks_to=20), Column("", align="r"))
         values = [(text, number(getattr(record.curves, key))) for key, text in CURVES.items()]
@@ -108,12 +99,12 @@ def show(name: Name) -> None:
 
 @app.command()
 def build(
-    name: Name,
+    name: str,
     out: Path | None = None,
     work: Path | None = None,
     runs: list[str] | None = None,
-    device: Device = "auto",
-    jobs: Jobs = None,
+    device: str = "auto",
+    jobs: int | None = None,
 ) -> None:
     """Train the runs of a panel and freeze them; the same command goes on where it stopped.
 
@@ -154,7 +145,7 @@ def verify(name: str | None = None) -> None:
 
 
 @app.command()
-def push(repo: Repo, name: list[str] | None = None, private: Private = False) -> None:
+def push(repo: str, name: list[str] | None = None, private: bool = False) -> None:
     """Publish panels as one dataset, a config each, in one commit.
 
     Options:
@@ -168,7 +159,7 @@ def push(repo: Repo, name: list[str] | None = None, private: Private = False) ->
     screen.pushed(done, following=following)
 
 
-def trial(out: Path, panels: str = "all", figures: Figures = True, jobs: int | None = None) -> None:
+def trial(out: Path, panels: str = "all", figures: bool = True, jobs: int | None = None) -> None:
     """Lock every signal on each panel's explore runs, and judge it once on the held-out ones.
 
     Options:
@@ -208,7 +199,7 @@ def trial(out: Path, panels: str = "all", figures: Figures = True, jobs: int | N
 
 
 def demo(
-    out: Path, panel: str = "quick-29", seeds: str = "700000:700006", figures: Figures = True
+    out: Path, panel: str = "quick-29", seeds: str = "700000:700006", figures: bool = True
 ) -> None:
     """Judge a frozen panel, then train a few fresh runs and watch them with what passed.
 
@@ -238,12 +229,10 @@ def demo(
 
 # Scores of anybody on these panels.
 
-Folders = Annotated[list[Path], argument("Folders of submissions.", metavar="FOLDER")]
-
 
 def submit(
     name: str,
-    runs: Runs,
+    runs: list[str],
     lock: Path,
     results: Path,
     author: str,
@@ -290,8 +279,12 @@ def submit(
 
 
 @leaderboard.command()
-def check(folders: Folders) -> None:
-    """Compute submissions anew from the frozen panel; exit code 2 where a number differs."""
+def check(folders: list[Path]) -> None:
+    """Compute submissions anew from the frozen panel; exit code 2 where a number differs.
+
+    Arguments:
+        folders (FOLDER): Folders of submissions.
+    """
     from gmb_hf.hub.leaderboard.check import check as recompute
 
     faults: list[str] = []
@@ -320,8 +313,10 @@ def check(folders: Folders) -> None:
 
 
 @leaderboard.command("build")
-def build_site(submissions: Path, out: Path, trial: Path | None = None) -> None:
-    """Make the static site of submissions that were checked, and of a trial; a Space as it is.
+def build_site(
+    submissions: Path, out: Path, trial: Path | None = None, recompute: bool = True
+) -> None:
+    """Compute submissions anew, and make the static site of them and a trial; a Space as it is.
 
     Arguments:
         submissions: The folder of submissions.
@@ -329,10 +324,11 @@ def build_site(submissions: Path, out: Path, trial: Path | None = None) -> None:
     Options:
         out (site): Folder of the site, which is made anew.
         trial: What gmb trial wrote, to be shown with them.
+        recompute: Compute every submission anew; else all are shown as not recomputed.
     """
     from gmb_hf.hub.leaderboard.board import build_board
 
-    made = build_board(submissions, out, trial=trial)
+    made = build_board(submissions, out, trial=trial, recompute=recompute, counting=screen.counting)
     screen.say(made.sentence)
     screen.notes(f"left out: {fault}" for fault in made.left_out)
     screen.written(

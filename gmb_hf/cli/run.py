@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import typer
 
 from gmb_hf.cli import options
 from gmb_hf.cli import screen as show
-from gmb_hf.cli.options import App, Changes, Device, Figures, Jobs, RunPreset, option
+from gmb_hf.cli.options import App
 
 
 class RunCommand(options.DesignCommand):
@@ -23,24 +23,19 @@ class RunCommand(options.DesignCommand):
 def run(
     context: typer.Context,
     out: Path,
-    preset: RunPreset = "quick",
-    changes: Annotated[
-        list[str] | None,
-        option(
-            "Change a field: training.lr=3e-3, or of the design: horizon=200.",
-            "--set",
-            metavar="field=value",
-        ),
-    ] = None,
-    device: Device = "auto",
-    jobs: Jobs = None,
-    figures: Figures = True,
-    track: options.Track = None,
+    preset: str = "quick",
+    changes: list[str] | None = None,
+    device: str = "auto",
+    jobs: int | None = None,
+    figures: bool = True,
+    track: list[str] | None = None,
 ) -> None:
     """Train, explore, lock, evaluate and report; the same command goes on where it stopped.
 
     Options:
         out (runs/quick): Folder for all of it; an earlier start resumes.
+        changes, --set (field=value): Change a field: training.lr=3e-3, or of the design:
+            horizon=200.
     """
     from gmb_hf.jobs.run import run as run_all
     from gmb_hf.training.presets import preset as named
@@ -72,15 +67,15 @@ def run(
 
 def train(
     out: Path,
-    preset: RunPreset = "quick",
+    preset: str = "quick",
     seeds: str | None = None,
-    changes: Changes = None,
+    changes: list[str] | None = None,
     engine: str = "stacked",
-    device: Device = "auto",
-    jobs: Jobs = None,
+    device: str = "auto",
+    jobs: int | None = None,
     data: str | None = None,
     save_models: str | None = None,
-    track: options.Track = None,
+    track: list[str] | None = None,
 ) -> None:
     """Train many seeds of a preset and log what happens inside them.
 
@@ -91,7 +86,7 @@ def train(
         data: The task's rows from the Hub: ORG/NAME@REV.
         save_models: Keep the models of these seeds, e.g. 0:4, in OUT/models.
     """
-    from gmb_hf.hub.sources import data_source
+    from gmb_hf.hub.datasets import data_source
     from gmb_hf.training.config import parse_seeds
     from gmb_hf.training.folder import finished_logs
     from gmb_hf.training.presets import preset as named
@@ -110,6 +105,10 @@ def train(
         given |= {"engine": engine, "device": device, "jobs": jobs}
         given |= {"track": show.trackers(track)}
         paths = train_seeds(config, wanted, out, **given)
+    if keep:
+        from gmb_hf.hub.models import write_cards
+
+        show.notes(write_cards(out)[1])
     show.written(paths, following=show.command("explore", runs=out / "logs"))
 
 
@@ -153,9 +152,9 @@ def create(
 @app.command()
 def push(
     checkpoint: Path,
-    repo: options.Repo,
+    repo: str,
     results: Path | None = None,
-    private: options.Private = False,
+    private: bool = False,
 ) -> None:
     """Publish a checkpoint with its log and a card, in one commit.
 

@@ -1,17 +1,22 @@
-"""`gmb runs` and `gmb audit`: anybody's logs, looked at before they are judged."""
+"""`gmb runs` and `gmb audit`: anybody's logs, looked at before they are judged.
+
+Options:
+    columns: Metric and scores, with commas: only rows in which all have a value.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import Answer, App, RunColumn, Runs, StepColumn, option
+from gmb_hf.cli.options import App
 
 if TYPE_CHECKING:
     from gmb_hf.runs.runlog import RunLog
@@ -19,9 +24,6 @@ if TYPE_CHECKING:
 app = App()
 LogsCommand = options.several("--runs")
 
-Columns = Annotated[
-    str | None, option("Metric and scores, with commas: only rows in which all have a value.")
-]
 _COUNTS = ("values", "empty", "NaN", "infinite")
 _MOST_COLUMNS = 24
 _WINDOW = 50  # of `gmb evaluate`, in steps
@@ -35,11 +37,11 @@ _MOST_RUNS = 12  # of a label
 @app.command("merge", cls=LogsCommand, hidden=True)
 @app.command("read", cls=LogsCommand)
 def read(
-    runs: Runs,
+    runs: list[str],
     out: Path,
-    columns: Columns = None,
-    step_column: StepColumn = "step",
-    run_column: RunColumn = "run",
+    columns: str | None = None,
+    step_column: str = "step",
+    run_column: str = "run",
     last_rows: int | None = None,
 ) -> None:
     """Read logs of any known format into one table.
@@ -81,10 +83,10 @@ class VerifyCommand(options.DesignCommand):
 @app.command("verify", cls=VerifyCommand)
 def verify(
     context: typer.Context,
-    runs: Runs,
-    columns: Columns = None,
-    step_column: StepColumn = "step",
-    run_column: RunColumn = "run",
+    runs: list[str],
+    columns: str | None = None,
+    step_column: str = "step",
+    run_column: str = "run",
 ) -> None:
     """Look at logs before they are judged; exit 1 where something is wrong with them.
 
@@ -96,8 +98,11 @@ def verify(
     event = options.design_fields(context)
     metric = [event["metric"]] if "metric" in event else []
     asked = list(dict.fromkeys([*metric, *_names(columns)]))
-    log = read_runs(runs, step_column=step_column, run_column=run_column, columns=asked or None)
-    found = verifying.verify(log, asked)
+    read = partial(read_runs, runs, step_column=step_column, run_column=run_column)
+    log = read(columns=asked or None)
+    usual = [_USUAL_METRIC] if _USUAL_METRIC in log.observables else []
+    shown_by = next(iter([*metric, *usual]), None)
+    found = verifying.verify(log, asked, metric=shown_by, whole=read)
     screen.answered(verification=found)
     first, last = found.steps
     spaced = f", every {found.spacing:,}" if found.spacing else ""
@@ -114,7 +119,6 @@ def verify(
     rows = section(every, most=_MOST_COLUMNS, rest=" columns; --columns chooses")
     screen.table(Table(shown, rows), above=True)
     screen.notes(found.remarks)
-    usual = [_USUAL_METRIC] if _USUAL_METRIC in log.observables else []
     if event or usual:
         faulty = bool(found.faults) or not event
         _print_events(log, {"metric": _USUAL_METRIC, **event}, found.remarks, faulty=faulty)
@@ -129,12 +133,12 @@ def verify(
 
 @app.command("join", cls=LogsCommand)
 def join(
-    runs: Runs,
+    runs: list[str],
     scores: Path,
     out: Path,
     score: list[str] | None = None,
-    step_column: StepColumn = "step",
-    run_column: RunColumn = "run",
+    step_column: str = "step",
+    run_column: str = "run",
 ) -> None:
     """Scores of the same runs become a column of their log, to be judged like any other.
 
@@ -143,8 +147,7 @@ def join(
         out (joined.parquet): The Parquet file to write.
         score: Its column; several times for several. By default the only one.
     """
-    from gmb_hf.hub.panels import named
-    from gmb_hf.hub.sources import read_runs
+    from gmb_hf.hub.sources import named, read_runs
     from gmb_hf.runs.joining import join_scores
 
     _check_parquet(out)
@@ -168,10 +171,10 @@ def join(
 @app.command("push")
 def push(
     source: str,
-    repo: options.Repo,
+    repo: str,
     license: str | None = None,
     version: str = "v1",
-    private: options.Private = False,
+    private: bool = False,
 ) -> None:
     """Publish run logs as a dataset, in one commit, so that anybody may judge them again.
 
@@ -182,20 +185,20 @@ def push(
         license: Of the logs; Apache-2.0 for what gmb trained.
         version: Of the set; a later one may only add to what is there.
     """
-    from gmb_hf.hub.sources import push_runs
+    from gmb_hf.hub.datasets import push_runs
 
     done = push_runs(source, repo, license=license, version=version, private=private)
     screen.pushed(done, following=f"gmb runs verify --runs hf://datasets/{repo}@{done.commit}")
 
 
 def audit(
-    runs: Runs,
-    out: Answer = None,
+    runs: list[str],
+    out: Path | None = None,
     quantile: float = 0.99,
     radius: int = 20,
     tolerance: int = 15,
-    step_column: StepColumn = "step",
-    run_column: RunColumn = "run",
+    step_column: str = "step",
+    run_column: str = "run",
 ) -> None:
     """Say of each run whether force, info and constraint move together: PT-MSS, per run.
 

@@ -13,7 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,11 +21,13 @@ from rich.console import Console
 from rich.text import Text
 
 from gmb_hf.base.errors import CheckFailed
-from gmb_hf.base.escape import number, one_line, p_value, steps
+from gmb_hf.base.escape import number, one_line, p_value, percent, steps
 from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import output
 
 if TYPE_CHECKING:
+    from jinja2 import Template
+
     from gmb_hf.base.repositories import Pushed
     from gmb_hf.benchmark.locking import Explored
     from gmb_hf.benchmark.results import Results
@@ -106,6 +108,23 @@ def say(text: str, style: str = "") -> None:
         now.said.append(one_line(text))
     if style != _EXPLAINS or not now.quiet:
         _paragraph(Text(one_line(text), style=style))
+
+
+@cache
+def _words() -> Template:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    words = Environment(  # for a terminal, where nothing needs to be escaped
+        loader=PackageLoader("gmb_hf.cli", "."), undefined=StrictUndefined, autoescape=False
+    )
+    words.filters.update(number=number, percent=percent, steps=steps)
+    return words.get_template("words.j2")
+
+
+def tell(paragraph: str, *, style: str = "", **values: object) -> None:
+    """Print a paragraph of words.j2, by the name of its block, filled in with these values."""
+    words = _words()
+    say("".join(words.blocks[paragraph](words.new_context(values))), style)
 
 
 def say_whole(label: str, text: str) -> None:
@@ -227,7 +246,7 @@ def verdicts(results: Results, report: Path) -> None:
     wide = 120 if found.budget is None else 140
     columns = (
         Column("score", shrinks_to=10, take=lambda row: signed(row.item.name, row.item.x_sign)),
-        Column("label", take=lambda row: Text(row.item.label, style=_STYLES[row.item.label])),
+        Column("label", take=lambda row: Text(row.item.shown_label, style=_STYLES[row.item.label])),
         *(
             Column(one.short, one.show, take=one.on_terminal, from_width=one.from_width)
             for one in numbers
@@ -316,20 +335,8 @@ def explored(rows: Sequence[Explored], path: Path | None, budget: float) -> None
     answered(explored=rows)
     every = Table.of(rows, _EXPLORED).rows
     table(Table(_EXPLORED, section(every, most=_MOST_EXPLORED, rest=elsewhere(path))))
-    say(
-        f"By runs: the first alarm, with a budget of {in_words(budget)}. detected: share of "
-        "events; timely: within the horizon. false: share of runs with a false alarm. chance: "
-        "detected by the hardest chance baseline of that cost. –: no finite threshold. By windows: "
-        "AUC; FPR, cover, by chance and lead on a wider terminal.",
-        style="dim",
-    )
-    say(
-        "Explore: nothing here is a claim. Both signs were tried on the runs that are shown; only "
-        "held-out runs, judged by a lock, can support an alarm."
-    )
-    combined = [one_line(row.indicator) for row in rows if row.family == ENSEMBLE and row.sign == 1]
+    tell("legend_of_explored", style="dim", budget=in_words(budget))
+    tell("explored")
+    combined = [row.indicator for row in rows if row.family == ENSEMBLE and row.sign == 1]
     if combined:
-        say(
-            f"{', '.join(combined)}: fitted anew for each fifth of the runs, on the other four; a "
-            "lock fits once, on fewer runs, and keeps the others to calibrate."
-        )
+        tell("combined", names=combined)

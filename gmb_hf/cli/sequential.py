@@ -1,37 +1,40 @@
-"""`gmb sequential` and `gmb icl`: what a model keeps of tasks in turn, and learns from prompts."""
+"""`gmb sequential` and `gmb icl`: what a model keeps of tasks in turn, and learns from prompts.
+
+Options:
+    suite: modular or formal.
+    loss_positions: answer or all.
+    prime: Modulus of the modular suite.
+    baseline: Which variant the others are held against; dense, or the first.
+    rule: linear, affine_table, copy_rule or linear_real.
+
+More options:
+    data_seed (number = 42): Draws the split.
+"""
 
 from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import number, p_value
 from gmb_hf.base.tables import Column, Table
-from gmb_hf.cli import options, screen
-from gmb_hf.cli.options import Answer, App, Changes, Device, Figures, option, rare
+from gmb_hf.cli import screen
+from gmb_hf.cli.options import App
 
 if TYPE_CHECKING:
     from gmb_hf.protocol.sequential.summary import RetentionSummary
 
 app, icl = App(), App()
 
-Suite = Annotated[str, option("modular or formal.")]
-LossPositions = Annotated[str | None, option("answer or all.")]
-DataSeed = Annotated[int | None, rare("Draws the split.", show_default="42")]
-Prime = Annotated[int | None, option("Modulus of the modular suite.")]
-Baseline = Annotated[
-    str | None, option("Which variant the others are held against; dense, or the first.")
-]
-
 
 @app.command()
 def run(
     context: typer.Context,
-    suite: Suite,
+    suite: str,
     out: Path,
     preset: str = "quick",
     variants: str = "dense",
@@ -44,14 +47,14 @@ def run(
     op_token: str | None = None,
     loss_positions: str | None = None,
     compat_batch: bool = False,
-    data_seed: DataSeed = None,
-    prime: Prime = None,
-    changes: Changes = None,
+    data_seed: int | None = None,
+    prime: int | None = None,
+    changes: list[str] | None = None,
     save_models: str = "last",
-    track: options.Track = None,
-    jobs: options.Jobs = None,
-    device: Device = "auto",
-    figures: Figures = True,
+    track: list[str] | None = None,
+    jobs: int | None = None,
+    device: str = "auto",
+    figures: bool = True,
 ) -> None:
     """Train tasks one after the other and evaluate all of them after each; resumes.
 
@@ -72,6 +75,7 @@ def run(
         loss_positions: answer, or all: the loss over every token of the rows.
         compat_batch: Drop the last training row, as published.
     """
+    from gmb_hf.hub.models import write_cards
     from gmb_hf.protocol.sequential.run import (
         SHORT,
         parse_variants,
@@ -95,23 +99,23 @@ def run(
     )
     assert finished is not None  # this is the only process
     _print_summary(finished.summary)
-    screen.notes(finished.notes)
-    screen.written(finished.paths, following=shlex.join(finished.following))
+    screen.notes((*finished.notes, *write_cards(out)[1]))
+    screen.written(finished.files, following=finished.following)
 
 
 @app.command("eval")
 def evaluate(
     context: typer.Context,
     checkpoint: Path,
-    suite: Suite,
+    suite: str,
     preset: str | None = None,
     op_token: str | None = None,
-    prime: Prime = None,
-    loss_positions: LossPositions = None,
-    data_seed: DataSeed = None,
+    prime: int | None = None,
+    loss_positions: str | None = None,
+    data_seed: int | None = None,
     changes: list[str] | None = None,
-    device: Device = "auto",
-    out: Answer = None,
+    device: str = "auto",
+    out: Path | None = None,
 ) -> None:
     """Held-out loss and accuracy of a checkpoint on every task, through the model itself.
 
@@ -149,9 +153,9 @@ def evaluate(
 def report(
     runs: list[Path],
     out: Path | None = None,
-    baseline: Baseline = None,
-    allow_fingerprint_mismatch: options.DifferentData = False,
-    figures: Figures = True,
+    baseline: str | None = None,
+    allow_fingerprint_mismatch: bool = False,
+    figures: bool = True,
 ) -> None:
     """Matrices, retention, forgetting and paired tests: retention.json, tables and figures.
 
@@ -163,29 +167,27 @@ def report(
     """
     from gmb_hf.protocol.sequential.report import sequential_report
 
-    target = _target(runs, out)
     made = sequential_report(
         runs,
-        target,
+        _target(runs, out),
         allow_fingerprint_mismatch=allow_fingerprint_mismatch,
         baseline=baseline,
         figures=figures,
     )
     _print_summary(made.summary)
-    screen.notes(made.summary.notes)
-    matrix = target / "tables" / "matrix_loss.md"
-    screen.written(list(made.files), following=shlex.join(["cat", str(matrix)]))
+    screen.notes(made.notes)
+    screen.written(made.files, following=made.following)
 
 
 def generalization(
     logs: list[str],
     out: Path | None = None,
-    baseline: Baseline = None,
+    baseline: str | None = None,
     train: str | None = None,
     validation: str | None = None,
     points: int = 32,
-    allow_fingerprint_mismatch: options.DifferentData = False,
-    figures: Figures = True,
+    allow_fingerprint_mismatch: bool = False,
+    figures: bool = True,
 ) -> None:
     """Validation loss at equal training loss, best and final losses, and the gap over training.
 
@@ -273,22 +275,16 @@ def _print_summary(summary: RetentionSummary) -> None:
         for name, one in summary.variants.items()
     ]
     screen.table(Table(columns, rows), above=True)
-    screen.say(
-        "Accuracy: after the task's own phase, after the last phase, and what was lost of the best "
-        "before it; means over tasks, ± half the 95% Student interval over seeds.",
-        style="dim",
-    )
+    screen.tell("legend_of_retention", style="dim")
 
 
 # `gmb icl`: what a model learns from the examples in its prompt, beside the Bayes predictor.
-
-Rule = Annotated[str, option("linear, affine_table, copy_rule or linear_real.")]
 
 
 @icl.command("run")
 def icl_run(
     out: Path,
-    rule: Rule = "linear",
+    rule: str = "linear",
     preset: str = "quick",
     variants: str = "dense",
     seeds: str = "0:5",
@@ -297,12 +293,12 @@ def icl_run(
     examples: int | None = None,
     block: int | None = None,
     steps: int | None = None,
-    changes: Changes = None,
+    changes: list[str] | None = None,
     save_models: bool = True,
-    track: options.Track = None,
-    jobs: options.Jobs = None,
-    device: Device = "auto",
-    figures: Figures = True,
+    track: list[str] | None = None,
+    jobs: int | None = None,
+    device: str = "auto",
+    figures: bool = True,
 ) -> None:
     """Train on functions drawn anew at every step, and ask after k examples; resumes.
 
@@ -334,7 +330,7 @@ def icl_run(
     if examples is not None and block is None:
         said.append("prompt.block=none")  # as many as these examples need
     config = named(preset, rule).changed([*said, *(changes or [])])
-    finished = run_icl(
+    made, notes = run_icl(
         config,
         parse_variants(variants),
         parse_seeds(seeds),
@@ -345,14 +341,14 @@ def icl_run(
         jobs=jobs,
         figures=figures,
     )
-    _print_probes(finished.report)
-    screen.notes(finished.notes)
-    screen.written(finished.report.files, following=shlex.join(finished.following))
+    _print_probes(made)
+    screen.notes(notes)
+    screen.written(made.files, following=made.following)
 
 
 @icl.command("eval")
 def icl_evaluate(
-    checkpoint: Path, examples: int | None = None, device: Device = "auto", out: Answer = None
+    checkpoint: Path, examples: int | None = None, device: str = "auto", out: Path | None = None
 ) -> None:
     """Accuracy of a checkpoint after k examples, through the model itself.
 
@@ -387,8 +383,8 @@ def icl_report(
     runs: list[Path],
     out: Path | None = None,
     at: str | None = None,
-    baseline: Baseline = None,
-    figures: Figures = True,
+    baseline: str | None = None,
+    figures: bool = True,
 ) -> None:
     """Accuracy after k examples, events and paired tests: incontext.json, tables and figures.
 

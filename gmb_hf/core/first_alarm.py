@@ -24,10 +24,9 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from gmb_hf.core.nulls import AlarmGrid, Alarms, Stretches, Unit, count_tails
-from gmb_hf.core.windows import Windows
+from gmb_hf.core.nulls import Alarms, Stretches, Unit, count_tails
 
 OUTCOMES = ("false_alarm", "timely", "early", "miss", "correct_rejection")
 """What may become of a run."""
@@ -35,7 +34,17 @@ OUTCOMES = ("false_alarm", "timely", "early", "miss", "correct_rejection")
 
 @dataclass(frozen=True, eq=False)
 class FirstAlarms(Alarms):
-    """The first alarms of R runs at one threshold each."""
+    """The first alarms of R runs at one threshold each.
+
+    >>> import numpy as np
+    >>> from gmb_hf.core.windows import label_windows
+    >>> steps, events = np.arange(0, 60, 10), np.array([50.0, np.nan])
+    >>> windows = label_windows(steps, events, horizon=20, safe_gap=30)
+    >>> scores = [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 0]]
+    >>> found = first_alarms(scores, steps, events, 1, windows, horizon=20, safe_gap=30)
+    >>> found.outcomes, found.detection_rate, found.false_alarm_rate
+    (['timely', 'correct_rejection'], 1.0, 0.0)
+    """
 
     unit: ClassVar[Unit] = "runs"
 
@@ -131,77 +140,5 @@ class FirstAlarms(Alarms):
         return max((float(each.mean()) for each in self.chances.values()), default=None)
 
 
-def first_alarms(
-    values: ArrayLike,
-    steps: ArrayLike,
-    event_step: ArrayLike,
-    threshold: ArrayLike,
-    windows: Windows,
-    *,
-    horizon: float,
-    safe_gap: float,
-    burn_in: float = 0,
-    present: NDArray[np.bool_] | None = None,
-) -> FirstAlarms:
-    """The first alarm of every run; a score that is not finite raises none.
-
-    Args:
-        values: float [R, T], higher meaning higher risk.
-        steps: int [R, T], or [T] where all runs have the same.
-        event_step: float [R], t* in steps, NaN where a run had no event.
-        threshold: one for all runs, or float [R].
-        windows: `label_windows` of these runs.
-        horizon, safe_gap, burn_in: in steps, as the windows have them.
-        present: bool [R, T], which places hold a checkpoint; all, if not given.
-
-    >>> import numpy as np
-    >>> from gmb_hf.core.windows import label_windows
-    >>> steps, events = np.arange(0, 60, 10), np.array([50.0, np.nan])
-    >>> windows = label_windows(steps, events, horizon=20, safe_gap=30)
-    >>> scores = [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 0]]
-    >>> found = first_alarms(scores, steps, events, 1, windows, horizon=20, safe_gap=30)
-    >>> found.outcomes, found.detection_rate, found.false_alarm_rate
-    (['timely', 'correct_rejection'], 1.0, 0.0)
-    """
-    return FirstAlarms(
-        *alarm_grid(
-            values,
-            steps,
-            event_step,
-            threshold,
-            windows,
-            horizon=horizon,
-            safe_gap=safe_gap,
-            burn_in=burn_in,
-            present=present,
-        )
-    )
-
-
-def alarm_grid(
-    values: ArrayLike,
-    steps: ArrayLike,
-    event_step: ArrayLike,
-    threshold: ArrayLike,
-    windows: Windows,
-    *,
-    horizon: float,
-    safe_gap: float,
-    burn_in: float = 0,
-    present: NDArray[np.bool_] | None = None,
-) -> tuple[AlarmGrid, NDArray[np.int64]]:
-    """Where scores are at or over a threshold, and the rows of all runs; see `first_alarms`."""
-    score = np.asarray(values, dtype=np.float64)
-    at = np.broadcast_to(np.asarray(steps), score.shape)
-    there = np.ones(score.shape, dtype=bool) if present is None else present
-    tau = np.broadcast_to(np.asarray(threshold, dtype=np.float64), len(score))[:, None]
-    return AlarmGrid(
-        at,
-        (score >= tau) & np.isfinite(score) & there,
-        windows,
-        np.asarray(event_step, dtype=np.float64),
-        np.where(there, at, -1).max(axis=1, initial=-1).astype(np.float64),
-        horizon,
-        safe_gap,
-        burn_in,
-    ), np.arange(len(score))
+first_alarms = FirstAlarms.of
+"""The first alarm of every run, from arrays; see `Alarms.of`."""

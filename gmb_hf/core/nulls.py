@@ -29,7 +29,7 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.core.windows import Windows
@@ -162,6 +162,41 @@ class Alarms(ABC):
     grid: AlarmGrid
     rows: NDArray[np.int64]
     unit: ClassVar[Unit]
+
+    @classmethod
+    def of(
+        cls,
+        values: ArrayLike,
+        steps: ArrayLike,
+        event_step: ArrayLike,
+        threshold: ArrayLike,
+        windows: Windows,
+        *,
+        horizon: float,
+        safe_gap: float,
+        burn_in: float = 0,
+        present: NDArray[np.bool_] | None = None,
+    ) -> Self:
+        """The alarms of every run; a score that is not finite raises none.
+
+        Args:
+            values: float [R, T], higher meaning higher risk.
+            steps: int [R, T], or [T] where all runs have the same.
+            event_step: float [R], t* in steps, NaN where a run had no event.
+            threshold: one for all runs, or float [R].
+            windows: `label_windows` of these runs.
+            horizon, safe_gap, burn_in: in steps, as the windows have them.
+            present: bool [R, T], which places hold a checkpoint; all, if not given.
+        """
+        score = np.asarray(values, dtype=np.float64)
+        at = np.broadcast_to(np.asarray(steps), score.shape)
+        there = np.ones(score.shape, dtype=bool) if present is None else present
+        tau = np.broadcast_to(np.asarray(threshold, dtype=np.float64), len(score))[:, None]
+        alarm = (score >= tau) & np.isfinite(score) & there
+        event = np.asarray(event_step, dtype=np.float64)
+        last = np.where(there, at, -1).max(axis=1, initial=-1).astype(np.float64)
+        grid = AlarmGrid(at, alarm, windows, event, last, horizon, safe_gap, burn_in)
+        return cls(grid, np.arange(len(score)))
 
     def select(self, rows: NDArray[Any]) -> Self:
         """Those of some of these runs; thresholds stay."""

@@ -7,16 +7,23 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from gmb_hf.core.first_alarm import alarm_grid
 from gmb_hf.core.nulls import Alarms, Stretches, Unit
-from gmb_hf.core.windows import Windows
 
 
 @dataclass(frozen=True, eq=False)
 class WindowAlarms(Alarms):
-    """The alarms of R runs at one threshold each, every window of them."""
+    """The alarms of R runs at one threshold each, every window of them.
+
+    >>> from gmb_hf.core.windows import label_windows
+    >>> steps, events = np.arange(0, 60, 10), np.array([50.0])
+    >>> windows = label_windows(steps, events, horizon=20, safe_gap=30)
+    >>> scores = [[1, 0, 0, 0, 1, 1]]
+    >>> found = window_alarms(scores, steps, events, 1, windows, horizon=20, safe_gap=30)
+    >>> found.detection_rate, found.lead.tolist(), found.pooled_rate
+    (1.0, [10.0], 0.3333333333333333)
+    """
 
     unit: ClassVar[Unit] = "windows"
 
@@ -76,41 +83,8 @@ class WindowAlarms(Alarms):
         return float((share * weights).sum() / weights.sum()) if counts.any() else None
 
 
-def window_alarms(
-    values: ArrayLike,
-    steps: ArrayLike,
-    event_step: ArrayLike,
-    threshold: ArrayLike,
-    windows: Windows,
-    *,
-    horizon: float,
-    safe_gap: float,
-    burn_in: float = 0,
-    present: NDArray[np.bool_] | None = None,
-) -> WindowAlarms:
-    """The alarms of every run, by windows; arguments as `first_alarms` has them.
-
-    >>> from gmb_hf.core.windows import label_windows
-    >>> steps, events = np.arange(0, 60, 10), np.array([50.0])
-    >>> windows = label_windows(steps, events, horizon=20, safe_gap=30)
-    >>> scores = [[1, 0, 0, 0, 1, 1]]
-    >>> found = window_alarms(scores, steps, events, 1, windows, horizon=20, safe_gap=30)
-    >>> found.detection_rate, found.lead.tolist(), found.pooled_rate
-    (1.0, [10.0], 0.3333333333333333)
-    """
-    return WindowAlarms(
-        *alarm_grid(
-            values,
-            steps,
-            event_step,
-            threshold,
-            windows,
-            horizon=horizon,
-            safe_gap=safe_gap,
-            burn_in=burn_in,
-            present=present,
-        )
-    )
+window_alarms = WindowAlarms.of
+"""The alarms of every run by windows, from arrays; see `Alarms.of`."""
 
 
 def episode_starts(

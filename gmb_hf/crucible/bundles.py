@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import reprlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,11 +19,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.base.errors import InputError, nearest
-from gmb_hf.base.files import check_file, parse_json
+from gmb_hf.base.files import check_file, parse_json, read_lines
 from gmb_hf.base.fingerprints import ContentHash, item_hash
 from gmb_hf.crucible.margins import OnEmpty, Similarities, check_names, listed
 
 _ROLES = ("anchor", "positive", "negatives")
+CANDIDATE = _ROLES[:2]
+"""What a candidate for mining needs, whose negatives come from a pool."""
 _CHUNK = 1 << 16
 
 
@@ -53,8 +55,10 @@ class Bundle:
     item_hash: str = field(repr=False)
 
 
-def parse_bundle(data: Any, line: int, *, where: str) -> Bundle:
+def parse_bundle(data: Any, line: int, *, where: str, needs: Sequence[str] = _ROLES) -> Bundle:
     """A line's JSON as a bundle; the number of the line is its id where there is none.
+
+    `needs` are the texts that it must have where it has no similarities.
 
     Raises:
         InputError: it is not understood; `where`, file and line, opens the message.
@@ -66,15 +70,16 @@ def parse_bundle(data: Any, line: int, *, where: str) -> Bundle:
         raise _wrong(where, "id must be text or a whole number", name)
     if tier is not None:
         check_names([tier if isinstance(tier, str) else repr(tier)], where=where)
-    missing = [key for key in _ROLES if key not in data]
+    missing = [key for key in needs if key not in data]
     if given is None and missing:
         guess = nearest(missing[0], [key for key in data if key not in _ROLES])
         hint = f" Is {guess!r} meant?" if guess else ""
         found = ", ".join(reprlib.repr(key) for key in list(data)[:8]) or "nothing"
-        raise InputError(
-            f"{where}: no {missing[0]!r}, and no 'similarities'; a bundle needs anchor, positive "
-            f"and negatives, or similarities; found: {found}.{hint}"
-        )
+        lacks = f"no {missing[0]!r}; a candidate needs anchor and positive"
+        if needs == _ROLES:
+            lacks = f"no {missing[0]!r}, and no 'similarities'; a bundle needs anchor, positive "
+            lacks += "and negatives, or similarities"
+        raise InputError(f"{where}: {lacks}; found: {found}.{hint}")
     anchor = positive = values = index = None
     negatives: tuple[str, ...] = ()
     if "anchor" in data:
@@ -206,11 +211,11 @@ class BundleFile:
             raise self._lacks(first, f"has no tier, others have one; {hint}")
         return tiers or None
 
-    def check_texts(self) -> None:
+    def check_texts(self, needs: Sequence[str] = _ROLES) -> None:
         """Refuse an item that no encoder can look at, because it has only similarities."""
         for bundle in self.bundles:
             if bundle.anchor is None or bundle.positive is None:
-                hint = "it needs anchor, positive and negatives"
+                hint = f"it needs {', '.join(needs[:-1])} and {needs[-1]}"
                 raise self._lacks(bundle, f"has no texts to embed; {hint}")
 
     def similarities(self, *, empty: OnEmpty = "error") -> Similarities:
@@ -239,12 +244,7 @@ def check_only_grown(previous: BundleFile, hashes: Sequence[str], where: str | P
     Raises:
         InputError: items of the earlier set are gone or were changed; some are named.
     """
-    left = Counter(hashes)
-    lost = []
-    for bundle in previous.bundles:
-        left[bundle.item_hash] -= 1
-        if left[bundle.item_hash] < 0:
-            lost.append(bundle.id)
+    lost = lost_items(((one.id, one.item_hash) for one in previous.bundles), hashes)
     if lost:
         raise InputError(
             f"{where}: {len(lost):,} of the {len(previous.bundles):,} items of {previous.path} are "
@@ -255,8 +255,21 @@ def check_only_grown(previous: BundleFile, hashes: Sequence[str], where: str | P
         )
 
 
-def read_bundles(path: str | Path) -> BundleFile:
+def lost_items(previous: Iterable[tuple[str, str]], hashes: Iterable[str]) -> list[str]:
+    """The ids of earlier items, given as (id, hash), that are not among the hashes of a set."""
+    left = Counter(hashes)
+    lost = []
+    for name, digest in previous:
+        left[digest] -= 1
+        if left[digest] < 0:
+            lost.append(name)
+    return lost
+
+
+def read_bundles(path: str | Path, *, needs: Sequence[str] = _ROLES) -> BundleFile:
     """Read a JSONL file of bundles; blank lines are passed over.
+
+    `needs` are the texts of an item without similarities; `CANDIDATE` those of one for mining.
 
     Raises:
         InputError: a line that is not understood (its number is in the message), an id that occurs
@@ -264,9 +277,9 @@ def read_bundles(path: str | Path) -> BundleFile:
     """
     source, content, bundles = hashlib.sha256(), ContentHash(), []
     lines: dict[str, int] = {}
-    for number, line in _lines(Path(path), source):
+    for number, line in read_lines(path, source):
         where = f"{path}:{number}"
-        bundle = parse_bundle(parse_json(line, where=where), number, where=where)
+        bundle = parse_bundle(parse_json(line, where=where), number, where=where, needs=needs)
         first = lines.setdefault(bundle.id, number)
         if first != number:
             what = f"id {bundle.id!r} is that of line {first} already; ids must differ"
@@ -276,21 +289,6 @@ def read_bundles(path: str | Path) -> BundleFile:
     if not bundles:
         raise InputError(f"{path}: holds no bundles; a line is one JSON object")
     return BundleFile(Path(path), tuple(bundles), source.hexdigest(), content.hexdigest())
-
-
-def _lines(path: Path, digest: Any) -> Iterator[tuple[int, str]]:
-    """Number and text of every line that is not blank; their bytes go into `digest`."""
-    check_file(path)
-    with path.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            digest.update(raw)
-            try:
-                text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                what = f"is not UTF-8 text (byte {error.start} of the line)"
-                raise InputError(f"{path}:{number}: {what}") from None
-            if text.strip():
-                yield number, text
 
 
 # From embeddings to similarities: the cosine of each candidate with its anchor, in float64.
@@ -359,6 +357,8 @@ def read_vectors(path: str | Path, file: BundleFile) -> Vectors:
     arrays = read_arrays(path)
     counts = np.array([1 + len(bundle.negatives) for bundle in file.bundles], dtype=np.int64)
     n, total = len(counts), int(counts.sum())
+    if total == n and set(arrays) == set(CANDIDATE):  # no item has negatives
+        arrays = {**arrays, "negatives": arrays["positive"][:0]}
     if set(arrays) == set(_ROLES):
         for role, needed in zip(_ROLES, (n, n, total - n), strict=True):
             shape = arrays[role].shape

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from gmb_hf.base import stats
 from gmb_hf.base.documents import Record, plain_data
 from gmb_hf.base.errors import InputError, choose, repeated
-from gmb_hf.base.files import read_json, write_json
+from gmb_hf.base.files import check_file, read_json, write_json
 from gmb_hf.base.fingerprints import SHOWN, FingerprintMismatchError, missing_items
 from gmb_hf.crucible import exposure
 from gmb_hf.crucible.margins import HARDEST, TIERS, check_names
@@ -324,6 +324,8 @@ def aggregate_files(
     files = [Path(path) for path in paths]
     other_files = _scoreboards_in(against) if against is not None else []
     every = [*files, *other_files]
+    for path in every:
+        check_file(path)
     twice = repeated(path.resolve() for path in every)
     if twice is not None:
         named = [path for path in every if path.resolve() == twice]
@@ -380,7 +382,7 @@ def _scoreboards_in(path: str | Path) -> list[Path]:
     """The scoreboards that an aggregate names."""
     data = read_json(path)
     named = data.get("scoreboards") if isinstance(data, dict) else None
-    if not isinstance(named, list) or not all(isinstance(name, str) for name in named):
+    if not isinstance(named, list) or not named or not all(isinstance(one, str) for one in named):
         raise InputError(
             f"{path}: is no aggregate; make one of the other configuration's scoreboards first: "
             "gmb crucible aggregate BOARDS --out OTHER.json"

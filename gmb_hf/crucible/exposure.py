@@ -22,6 +22,8 @@ Status = Literal["healthy", "warning", "critical", "severe"]
 # Least expected exposures of each status (spec, "Dilution Warning Thresholds").
 _LEAST: dict[Status, float] = {"healthy": 50.0, "warning": 30.0, "critical": 10.0}
 _RANGE = (0.05, 0.95)
+_LARGEST = 2**53  # of which every whole number is a double
+_MOST = 1e9  # exposures an item, whose quantiles scipy still finds
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,8 @@ def expected_exposures(
     >>> legacy.draws, round(legacy.expected, 1), legacy.status
     (24000.0, 52.9, 'healthy')
     """
-    positive_int("steps", steps)
-    positive_int("batch_size", batch_size)
+    positive_int("steps", steps, most=_LARGEST)
+    positive_int("batch_size", batch_size, most=_LARGEST)
     fraction("probability", probability, closed=True)
     _check(pools)
     filled = math.fsum(pool.ratio for pool in pools if pool.size)
@@ -93,6 +95,9 @@ def expected_exposures(
         expected = low = high = status = None
         if pool.size:
             expected = draws / pool.size
+            if expected > _MOST:
+                what = f"pool {pool.name!r}: {expected:.1e} expected exposures an item"
+                raise InputError(f"{what}; {_MOST:.0e} are the most: check steps, batch and size")
             # Of the mean 0, which is certain, scipy's quantile is -1 below the first step.
             low, high = (int(poisson.ppf(share, expected)) if expected else 0 for share in _RANGE)
             status = dilution_status(expected)
@@ -120,8 +125,9 @@ def _check(pools: Sequence[Pool]) -> None:
     for pool in pools:
         if not pool.name:
             raise InputError("a pool has no name; give it one, such as legacy")
-        if isinstance(pool.size, bool) or not isinstance(pool.size, int) or pool.size < 0:
-            must = "must be a whole number of at least 0"
+        whole = isinstance(pool.size, int) and not isinstance(pool.size, bool)
+        if not whole or not 0 <= pool.size <= _LARGEST:
+            must = f"must be a whole number of at least 0 and at most {_LARGEST:,}"
             raise InputError(f"pool {pool.name!r}: size {must}, got {pool.size!r}")
         fraction("ratio", pool.ratio, where=f"pool {pool.name!r}", closed=True)
     total = math.fsum(pool.ratio for pool in pools)

@@ -341,7 +341,7 @@ def _write_scored(
     if labels is not None:
         scores = dataclasses.replace(scores, tiers=tuple(labels))
     table, target = scores.write(folder / "scores.parquet"), folder / "scoreboard.json"
-    board = scoreboard_of(table, target, version="1", seed=seed)
+    board = scoreboard_of(table, target, version="1", seed=seed, frozen=False)
     return ScoredBundles(board, (target, target.with_suffix(".html"), table, file.path))
 
 

@@ -296,6 +296,15 @@ class Ranks:
     n_negatives: Ints
 
 
+def possible(margin: Floats, ranks: Ranks) -> NDArray[np.bool_]:
+    """Whether each item can have its margin and its ranks, bool [N]: NaN and ranks of 0 cannot."""
+    strict, pessimistic = ranks.strict, ranks.pessimistic
+    ordered = (strict >= 1) & (strict <= pessimistic) & (pessimistic <= ranks.n_negatives + 1)
+    signs = ((margin > 0) == (pessimistic == 1)) & ((margin >= 0) == (strict == 1))
+    some = (ranks.n_negatives >= 1) & (np.abs(margin) <= 2 * _LARGEST)
+    return np.asarray(ordered & signs & some & (2 * ranks.realistic == strict + pessimistic))
+
+
 @dataclass(frozen=True)
 class RankStats(Record):
     """Ranks of many items; every statistic is None where there is no item.

@@ -21,7 +21,7 @@ from gmb_hf.base.documents import Record
 from gmb_hf.base.errors import InputError, positive_int
 from gmb_hf.base.files import read_jsonl, write_json, write_jsonl
 from gmb_hf.base.stats import generator
-from gmb_hf.crucible.bundles import read_bundles, read_rows, read_vectors, unit_rows
+from gmb_hf.crucible.bundles import CANDIDATE, read_bundles, read_rows, read_vectors, unit_rows
 from gmb_hf.crucible.margins import Floats
 from gmb_hf.crucible.scores import Encoder, ItemScores, encode_bundles
 
@@ -33,6 +33,7 @@ _TENTHS: tuple[tuple[int, Strength], ...] = ((8, "ultra"), (5, "mid"), (2, "low"
 QUANTILE = 0.9
 """From this quantile of organic dangers on, an item is of the hardest tier."""
 _CHUNK = 256
+_MOST = 10_000  # lineups of a candidate, negatives of a lineup
 _FEW = 10  # items above the threshold
 # Two equal unit rows may have a cosine a little below 1.
 _ROUNDING = 1e-12
@@ -60,7 +61,7 @@ class MiningSettings(Record):
 
     def __post_init__(self) -> None:
         for name in ("lineups", "lineup_size", "min_passes"):
-            positive_int(name, getattr(self, name))
+            positive_int(name, getattr(self, name), most=_MOST)
         if self.min_passes > self.lineups:
             what = f"min_passes {self.min_passes} is above the number of lineups"
             raise InputError(f"{what}, {self.lineups}")
@@ -313,7 +314,7 @@ def mine_files(
     """Test candidates against lineups of a pool; the result, and the three files written.
 
     Args:
-        candidates: bundles; their negatives, if any, are not read.
+        candidates: bundles; their negatives, if any, are not used.
         pool: JSONL of texts: strings, or objects with `text`.
         out: a folder, for accepted.jsonl (each with the negatives of its median lineup),
             quarantine.jsonl and mining.json.
@@ -333,8 +334,8 @@ def mine_files(
     if organic is not None:
         scores = ItemScores.read(organic)
         settings, calibration = calibrated(settings, scores, organic, quantile)
-    file, texts = read_bundles(candidates), _pool_texts(pool)
-    file.check_texts()
+    file, texts = read_bundles(candidates, needs=CANDIDATE), _pool_texts(pool)
+    file.check_texts(CANDIDATE)
     if embeddings is not None and pool_embeddings is not None:
         vectors = read_vectors(embeddings, file)
         rows: NDArray[Any] = read_rows(pool_embeddings, len(texts), str(pool))

@@ -20,10 +20,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from gmb_hf.base.documents import Record
-from gmb_hf.base.errors import InputError, positive_int
+from gmb_hf.base.errors import InputError, positive_int, repeated
 from gmb_hf.base.escape import number
 from gmb_hf.base.files import read_json, read_jsonl, read_text, write_json
-from gmb_hf.base.stats import generator
+from gmb_hf.base.stats import MOST_DRAWS, generator
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.crucible.margins import Floats
 from gmb_hf.crucible.scores import ItemScores
@@ -83,7 +83,7 @@ def dominance_probability(
         organic: outcome of each organic item, [M], of both.
         draws, seed: of the resamples; items are drawn in pairs.
     """
-    positive_int("draws", draws)
+    positive_int("draws", draws, most=MOST_DRAWS)
     rng = generator(seed, 0)
     retained = _resampled(*frozen, draws, rng, "frozen")
     general = _resampled(*organic, draws, rng, "organic")
@@ -101,9 +101,19 @@ def coordinates(results: Sequence[Mapping[str, Any]]) -> Pair:
             if not good or not math.isfinite(value):  # type: ignore[arg-type]
                 who = f"result {place}" + (f" ({name})" if name is not None else "")
                 shown = repr(value) if key in result else "missing"
-                raise InputError(f"{who}: {key} must be a finite place, it is {shown}")
+                raise InputError(f"{who}: {key} must be a finite number, it is {shown}")
         columns.append(np.array([result[key] for result in results], dtype=np.float64))
     return columns[0], columns[1]
+
+
+def _check_rates(results: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse results that are no pass rates, such as percentages."""
+    for place, result in enumerate(results):
+        for key in (RETENTION, GENERALIZATION):
+            if not 0 <= result[key] <= 1:
+                who = f"result {place} ({result.get('name', 'without a name')})"
+                must = "must be a pass rate in [0, 1]"
+                raise InputError(f"{who}: {key} {must}, it is {result[key]!r}; percentages: / 100")
 
 
 def _resampled(
@@ -202,11 +212,22 @@ def find_frontier(path: str | Path, *, draws: int = 2000, seed: int = 0) -> Fron
     rows = _read_results(Path(path))
     try:
         frozen, organic = coordinates(rows)
+        _check_rates(rows)
     except InputError as error:
         raise error.reworded(f"{path}: {error}") from None
     names = [str(row.get("name", f"#{place + 1}")) for place, row in enumerate(rows)]
     dominance: dict[str, dict[str, float]] = {}
-    if all(row.get(key) for row in rows for key in _SCORES):
+    missing = [
+        (name, key)
+        for name, row in zip(names, rows, strict=True)
+        for key in _SCORES
+        if not row.get(key)
+    ]
+    if 0 < len(missing) < len(_SCORES) * len(rows):
+        name, key = missing[0]
+        way_out = "name both files of every configuration, or leave out both columns"
+        raise InputError(f"{path}: {name}: {key} is missing, others have such files; {way_out}")
+    if not missing:
         if len(set(names)) != len(names):
             raise InputError(f"{path}: names must differ where item scores are compared")
         tables = [
@@ -227,12 +248,18 @@ def find_frontier(path: str | Path, *, draws: int = 2000, seed: int = 0) -> Fron
 def _read_results(path: Path) -> list[dict[str, Any]]:
     """The rows of a CSV, a JSON list or a JSONL file."""
     if path.suffix == ".csv":
+        table = csv.DictReader(io.StringIO(read_text(path)))
         try:
-            rows: list[Any] = list(csv.DictReader(io.StringIO(read_text(path))))
+            rows: list[Any] = list(table)
         except csv.Error as error:
             raise InputError(f"{path}: is not CSV: {error}") from None
-        for row in rows:
-            row.pop(None, None)  # cells beyond the last column
+        twice = repeated(name for name in table.fieldnames or () if name)
+        if twice is not None:
+            raise InputError(f"{path}: column {twice!r} occurs more than once; remove one")
+        for place, row in enumerate(rows):
+            if any(row.pop(None, None) or ()):
+                what = f"result {place} has more cells than there are columns"
+                raise InputError(f"{path}: {what}; is a comma inside a cell?")
             for key, value in row.items():
                 row[key] = value or None
                 if key in (RETENTION, GENERALIZATION) and value:
@@ -251,6 +278,8 @@ def _read_results(path: Path) -> list[dict[str, Any]]:
     for place, row in enumerate(rows):
         if not isinstance(row, dict):
             raise InputError(f"{path}: result {place} must be an object, got {row!r}")
+        if isinstance(row.get("name"), (dict, list)):
+            raise InputError(f"{path}: result {place}: name must be text, got {row['name']!r}")
     return rows
 
 

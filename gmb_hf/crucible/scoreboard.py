@@ -5,6 +5,7 @@ Spec: Crucible metrics, "Scoreboard Schema". Fields that begin with `x_` are ext
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import math
 import os
@@ -22,12 +23,15 @@ from gmb_hf.base.escape import cut, html_table, number
 from gmb_hf.base.files import read_json, write_json
 from gmb_hf.base.fingerprints import fingerprint, fingerprint_line
 from gmb_hf.base.tables import Column, Line, Table
-from gmb_hf.crucible.margins import TIERS, check_names, margin_stats
+from gmb_hf.crucible.bundles import lost_items
+from gmb_hf.crucible.margins import TIERS, check_names, listed, margin_stats
 from gmb_hf.crucible.scores import ItemScores
 from gmb_hf.report.sheet import Sheet
 
 SEED = 42
 """Seed of an evaluation that names none; it is part of the fingerprint."""
+
+_LARGEST = 2**20  # bytes of a file that may be a scoreboard
 
 Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -67,13 +71,15 @@ class EvalHeader(Section):
     fingerprint: str = Field(description="source_hash|seed|item_count, 16 digits of the hash")
     source_hash: Hash = Field(description="SHA-256 of the eval file's bytes")
     content_hash: Hash | None = Field(None, description="hash of the items, whatever their format")
-    seed: int
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)]
     item_count: Count
     tier_distribution: dict[str, Count] = Field(description="items in each tier; {}: no tiers")
-    version: Annotated[str, Field(min_length=1)] = Field(description="of the evaluation set")
+    version: str = Field(description="of the evaluation set")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        if not self.version.strip():
+            raise ValueError("version is empty; name that of the evaluation set, e.g. v1")
         expected = fingerprint(self.source_hash, self.seed, self.item_count)
         if self.fingerprint.removeprefix("EVAL_FINGERPRINT: ") != expected:
             raise ValueError(f"fingerprint {self.fingerprint!r} must be {expected!r}")
@@ -285,12 +291,20 @@ def scoreboard_of(
     version: str,
     seed: int = SEED,
     checkpoint: str | None = None,
+    frozen: bool = True,
 ) -> Scoreboard:
     """The scoreboard of what `gmb crucible score` wrote, written to `out` as JSON.
 
     `version` is of the evaluation set, `checkpoint` the model: what made the similarities by
-    default.
+    default. A `frozen` set is held against the scoreboards in the folder of `out`.
+
+    Raises:
+        InputError: no item scores, `out` is no .json, or its folder holds a scoreboard of the same
+            version whose items are gone or were changed here (spec: "append-only with versioned
+            fingerprints").
     """
+    if Path(out).suffix != ".json":
+        raise InputError(f"{out}: scoreboards are written as .json; give such a name")
     scores = ItemScores.read(scores_path)
     origin = scores.origin
     made = make_scoreboard(
@@ -304,9 +318,58 @@ def scoreboard_of(
         encoder=origin.identity,
         scores=relative_path(scores_path, Path(out).parent),
     )
+    if frozen:
+        _refuse_shrunk(made, scores, scores_path, Path(out))
     made.write(out)
     made.sheet().write(Path(out).with_suffix(".html"))
     return made
+
+
+def _refuse_shrunk(
+    made: Scoreboard, scores: ItemScores, scores_path: str | Path, out: Path
+) -> None:
+    """Refuse a set that has lost items of a scoreboard of its version in the folder of `out`.
+
+    A set that shares no item with that scoreboard's is another one, such as an organic holdout.
+    Where the earlier item scores were written over, only the numbers of items are left to compare.
+    """
+    header = made.eval_header
+    known = {
+        path: board
+        for path, board in _boards_in(out.parent).items()
+        if board.eval_header.version == header.version
+    }
+    if header.content_hash in {board.eval_header.content_hash for board in known.values()}:
+        return
+    way_out = (
+        f"a set may only grow under one version ({header.version}): keep them, or give another "
+        "--eval-version"
+    )
+    hashes = set(scores.item_hashes)
+    for path, board in known.items():
+        n = board.overall.n
+        try:
+            before = board.item_scores(path)
+        except InputError:  # something else was written in their place
+            before = None
+        if before is not None:
+            lost = lost_items(zip(before.ids, before.item_hashes, strict=True), hashes)
+            if lost and not hashes.isdisjoint(before.item_hashes):
+                what = f"{len(lost):,} of its {n:,} items are gone or changed in {scores_path}"
+                raise InputError.at(path, "not_append_only", f"{what} ({listed(lost)}); {way_out}")
+        elif n > scores.n and (path == out or board.x_scores == made.x_scores):
+            what = f"has {n:,} items, {scores_path} only {scores.n:,}"
+            raise InputError.at(path, "not_append_only", f"{what}; {way_out}")
+
+
+def _boards_in(folder: Path) -> dict[Path, Scoreboard]:
+    """The scoreboards in a folder, by their files."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        if path.is_file() and path.stat().st_size <= _LARGEST:
+            with contextlib.suppress(InputError):
+                found[path] = Scoreboard.read(path)
+    return found
 
 
 def relative_path(path: str | Path, folder: str | Path) -> str:

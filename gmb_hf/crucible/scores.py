@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self, cast
+from typing import Annotated, Any, NamedTuple, Self, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +24,15 @@ from pydantic import Field
 from gmb_hf.base import extras
 from gmb_hf.base.documents import Section
 from gmb_hf.base.errors import InputError, first_line, nearest, repeated
-from gmb_hf.base.files import atomic_path, check_file, parse_json, read_jsonl, write_jsonl
+from gmb_hf.base.files import (
+    atomic_path,
+    check_file,
+    check_not_read,
+    check_table,
+    parse_json,
+    read_jsonl,
+    write_jsonl,
+)
 from gmb_hf.base.fingerprints import item_hash
 from gmb_hf.base.pretrained import ModelSource, find_encoder
 from gmb_hf.crucible import margins
@@ -38,6 +47,7 @@ from gmb_hf.crucible.bundles import (
 )
 
 _KEY = b"gmb_crucible"
+_HASH = re.compile("[0-9a-f]{64}")
 _LIBRARY = "sentence_transformers"
 _RANKS = {
     "rank": pa.int64(),
@@ -51,11 +61,13 @@ _TYPES = {"id": pa.string(), "margin": pa.float64(), **_RANKS, "item_hash": pa.s
 class Origin(Section):
     """Which items were scored, and by which model."""
 
-    encoder: str = Field(description="what made the similarities")
+    encoder: Annotated[str, Field(min_length=1)] = Field(description="what made the similarities")
     bundles: str = Field(description="the file of the items")
     source_hash: str = Field(description="SHA-256 of its bytes")
     content_hash: str = Field(description="hash of its items")
-    n_skipped: int = Field(0, description="items left out because they had no negatives")
+    n_skipped: Annotated[int, Field(ge=0)] = Field(
+        0, description="items left out because they had no negatives"
+    )
     identity: str | None = Field(
         None, description="of the encoder: ORG/NAME@COMMIT, or a hash of its files"
     )
@@ -158,6 +170,8 @@ class ItemScores:
         """
         check_file(path)
         try:
+            about = pq.read_metadata(path)
+            check_table(path, rows=about.num_rows, columns=about.num_columns)
             table = pq.read_table(path, page_checksum_verification=True)
             table.validate(full=True)  # the reader does not check that strings are UTF-8
         except (pa.ArrowException, OSError):
@@ -175,17 +189,29 @@ class ItemScores:
                 raise InputError(f"{path}: column {name!r} must hold {kind}, without gaps")
         origin = parse_json(metadata[_KEY].decode("utf-8", "replace"), where=str(path))
         ids = table["id"].to_pylist()
+        if not ids:
+            raise InputError(f"{path}: holds no item; score bundles that have negatives")
         twice = repeated(ids)
         if twice is not None:
             raise InputError(f"{path}: id {twice!r} occurs more than once")
+        hashes = table["item_hash"].to_pylist()
+        if not all(map(_HASH.fullmatch, hashes)):
+            raise InputError(f"{path}: column 'item_hash' must hold 64 hex digits each")
         tiers = tuple(table["tier"].to_pylist()) if "tier" in table.column_names else None
         margins.check_names(sorted(set(map(str, tiers or ()))), where=str(path))
+        margin = table["margin"].to_numpy()
+        ranks = margins.Ranks(*(table[name].to_numpy() for name in _RANKS))
+        wrong = np.flatnonzero(~margins.possible(margin, ranks))
+        if len(wrong):
+            named = margins.listed([ids[place] for place in wrong.tolist()])
+            what = "margin and ranks cannot be of one item"
+            raise InputError(f"{path}: {named}: {what}; score the bundles again")
         return cls(
             origin=Origin.parse(origin, where=str(path)),
             ids=tuple(ids),
-            margin=table["margin"].to_numpy(),
-            ranks=margins.Ranks(*(table[name].to_numpy() for name in _RANKS)),
-            item_hashes=tuple(table["item_hash"].to_pylist()),
+            margin=margin,
+            ranks=ranks,
+            item_hashes=tuple(hashes),
             tiers=tiers,
         )
 
@@ -215,6 +241,8 @@ def score_bundles(
         InputError: nothing to score with, both ways at once, or bad input of either; items of the
             earlier version are gone or changed.
     """
+    if name is not None and not name.strip():
+        raise InputError("--name is empty; name what made the similarities, or leave it out")
     if embeddings is not None and encoder is not None:
         raise InputError("--embeddings and --encoder exclude each other; give one of them")
     file, identity = read_bundles(path), None
@@ -238,6 +266,8 @@ def score_bundles(
         else:
             vectors = read_vectors(embeddings, file)
         similarities = similarities_of(file, vectors, empty=empty)
+    if not similarities.n:
+        raise InputError(f"{path}: no item has negatives, so there is nothing to score")
     return ItemScores.of(file, similarities, name or encoder or "unnamed", identity)
 
 
@@ -279,8 +309,7 @@ def assign_to_file(
         InputError: scores of other bundles or by another encoder, or the output is the input; a set
             is in `out` already, and the new one would not only add to it.
     """
-    if Path(out).resolve() == Path(bundles).resolve():
-        raise InputError(f"{out}: is the file that is read; write the tiers to another one")
+    check_not_read(out, bundles)
     file = read_bundles(bundles)
     if file.content_hash != scores.origin.content_hash:
         scored = scores.origin.bundles

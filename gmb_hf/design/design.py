@@ -35,8 +35,12 @@ from gmb_hf.design.strata import Stratum
 
 # A word beside the bounds is the unit in which a field is typed.
 Count = Annotated[int, Field(ge=0)]
-Steps = Annotated[Positive, "steps"]
-StepsFromZero = Annotated[Count, "steps"]
+MOST_STEPS = 10**15  # tokens may be counted
+Steps = Annotated[Positive, Field(le=MOST_STEPS), "steps"]
+StepsFromZero = Annotated[Count, Field(le=MOST_STEPS), "steps"]
+Checkpoints = Annotated[Positive, Field(le=100_000), "checkpoints"]
+Sweep = Field(max_length=100)
+"""Of a list, each value of which is judged by itself."""
 Rate = Annotated[float, Field(ge=0, le=1), "share"]
 
 
@@ -64,7 +68,9 @@ SPECIFIED_TABLES = ("gate_summary", "utility_at_fpr", "robustness")
 
 
 *_FIRST, _LAST = EVENT_TYPES
-of_jump, of_plateau, of_regime = (partial(at, only=name) for name in EVENT_TYPES)
+of_jump = partial(at, only="E_jump")
+of_plateau = partial(at, only="E_plateau")
+of_regime = partial(at, only="E_regime")
 """Fields that belong to one type of event."""
 
 
@@ -161,7 +167,7 @@ class Design(Document):
         "event.x_require_new_max", False, option="new-max", preset="event_new_max"
     )
     """true: a recovery from a dip is no event; falling: from a spike"""
-    plateau_checkpoints: Annotated[Positive, "checkpoints"] | None = of_plateau(
+    plateau_checkpoints: Checkpoints | None = of_plateau(
         "event.x_plateau_checkpoints", None, example=5
     )
     """E_plateau: consecutive checkpoints needed"""
@@ -169,7 +175,7 @@ class Design(Document):
         "event.x_plateau_threshold", None, example=0.95, option="plateau-level"
     )
     """E_plateau: level that they must hold"""
-    plateau_regression: Annotated[Count, "checkpoints"] | None = of_plateau(
+    plateau_regression: Annotated[Count, Field(le=100_000), "checkpoints"] | None = of_plateau(
         "event.x_plateau_regression", None, example=0
     )
     """E_plateau: so many in a row may lie below; null: 0"""
@@ -195,7 +201,7 @@ class Design(Document):
     safe_gap: Steps = at("labels.negative_window.safe_gap_steps", ..., example=4000, common=True)
     """required: an alarm so many steps before t*, or more, is false; larger than the horizon"""
 
-    fpr_targets: Many[Share] = at(
+    fpr_targets: Annotated[Many[Share], Sweep] = at(
         "operating_points.fpr_targets", (0.01, 0.05, 0.10), option="fpr", items="rates"
     )
     """target rates"""
@@ -208,7 +214,9 @@ class Design(Document):
     min_targets_ok: Positive = at("operating_points.min_targets_ok", 2)
     """how many targets must be met"""
 
-    run_budgets: Many[Share] = at("x_run_budgets", (0.05, 0.10, 0.20), items="shares of runs")
+    run_budgets: Annotated[Many[Share], Sweep] = at(
+        "x_run_budgets", (0.05, 0.10, 0.20), items="shares of runs"
+    )
     """shares of runs that may have a false alarm"""
     primary_run_budget: Share = at("x_primary_run_budget", 0.05, option="run-budget", common=True)
     """the share that decides what may act"""
@@ -227,7 +235,7 @@ class Design(Document):
         "decision_thresholds.lead_time_median_min", None, option="lead-min"
     )
     """least median lead time, in steps; null: one checkpoint of the logs"""
-    window_sweep: Many[Steps] = at(
+    window_sweep: Annotated[Many[Steps], Sweep] = at(
         "decision_thresholds.robustness.window_sweep", (100, 150, 200, 250)
     )
     """values of the candidate's own window, in steps"""
@@ -245,13 +253,13 @@ class Design(Document):
     """windows before this step are ignored"""
     primary_fpr: Share = at("x_primary_fpr", 0.05)
     """the operating point that the verdict is about"""
-    event_count_min: Annotated[Positive, "events"] = at(
+    event_count_min: Annotated[Positive, Field(le=1_000_000), "events"] = at(
         "x_event_count_min", 30, option="events-min"
     )
     """fewer events: INCONCLUSIVE (spec 7)"""
-    null_draws: Positive = at("x_null_draws", 2000)
+    null_draws: Annotated[Positive, Field(le=1_000_000)] = at("x_null_draws", 2000)
     """draws of each chance null"""
-    bootstrap_draws: Positive = at("x_bootstrap_draws", 2000)
+    bootstrap_draws: Annotated[Positive, Field(le=100_000)] = at("x_bootstrap_draws", 2000)
     """draws of the run-cluster bootstrap"""
     alpha: Share = at("x_alpha", 0.05)
     """level of the tests, Holm-adjusted over candidates"""
@@ -259,9 +267,9 @@ class Design(Document):
     """share of runs in which a monitor may abstain for nothing; null: x_alpha"""
     seed: Count = at("x_seed", 0)
     """seed of all draws"""
-    smoothing_sweep: Many[Annotated[Positive, "checkpoints"]] = at("x_smoothing_sweep", (1, 3, 5))
+    smoothing_sweep: Annotated[Many[Checkpoints], Sweep] = at("x_smoothing_sweep", (1, 3, 5))
     """layer D: trailing means over so many checkpoints"""
-    run_groups: Annotated[int, Field(ge=2)] = at("x_run_groups", 5)
+    run_groups: Annotated[int, Field(ge=2, le=10_000)] = at("x_run_groups", 5)
     """layer D: groups of runs, each left out once"""
     refractory: Steps | None = at("x_refractory_steps", None)
     """alarms closer than this are one episode; null: the horizon"""
@@ -269,7 +277,7 @@ class Design(Document):
     """NaN scores in labelled windows: error, or ignore"""
     strata: Many[Stratum] = at("x_strata", (), example=())
     """parts of the runs judged as well, e.g. {name: late, where: event_step > 1000}"""
-    looks: Positive = at("x_looks", 1)
+    looks: Annotated[Positive, Field(le=1000)] = at("x_looks", 1)
     """how often held-out runs may be judged, runs added in between; splits alpha"""
     max_eval_seeds: Annotated[Positive, "runs"] | None = at("x_max_eval_seeds", None, example=400)
     """most held-out runs over all looks"""
@@ -511,6 +519,10 @@ class Design(Document):
     def episode_gap(self) -> int:
         """Steps within which alarms belong to one episode; the horizon unless set."""
         return self.refractory or self.horizon
+
+
+Prereg = Design
+"""Its name in earlier versions."""
 
 
 _HEAD = """\

@@ -13,9 +13,11 @@ import re
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from gmb_hf.base.documents import load_yaml
 from gmb_hf.base.errors import InputError, first_of
 from gmb_hf.core.thresholds import (
     effective_budget,
@@ -119,8 +121,10 @@ class DesignFacts:
         n_explore_with_negatives: those with at least one negative window.
         n_eval: held-out runs that are planned.
         event_steps: t* of each explore run, NaN where there is none.
+        metric_range: the least and the largest value of the metric in explore runs.
         first_steps: the first evaluated step of each explore run, in the same order.
         duplicates_dropped: rows dropped for a repeated step, by run.
+        near_copies: which runs move like another one, in a sentence.
         other_way: runs with an event if the metric were to fall, where none has one.
         dip_recoveries: events that only regain a level that the metric had reached before.
         excluded: explore runs that the event excludes, by label.
@@ -135,8 +139,10 @@ class DesignFacts:
     n_explore_with_negatives: int | None = None
     n_eval: int | None = None
     event_steps: tuple[float, ...] = ()
+    metric_range: tuple[float, float] | None = None
     first_steps: tuple[int, ...] = ()
     duplicates_dropped: Mapping[str, int] = field(default_factory=dict)
+    near_copies: str = ""
     other_way: int = 0
     dip_recoveries: int = 0
     excluded: Mapping[str, int] = field(default_factory=dict)
@@ -146,14 +152,20 @@ class DesignFacts:
     stratum_events: Mapping[str, int] = field(default_factory=dict)
 
 
-def error(code: str, message: str) -> Finding:
-    """A fault that refuses the design."""
-    return Finding(code, "error", message)
+@cache
+def _messages() -> dict[str, str]:
+    messages: dict[str, str] = load_yaml(Path(__file__).with_name("lint.yaml"))
+    return messages
 
 
-def warning(code: str, message: str) -> Finding:
-    """A fault that is printed and kept."""
-    return Finding(code, "warning", message)
+def error(code: str, **values: Any) -> Finding:
+    """A fault that refuses the design; the values are those that its message names."""
+    return Finding(code, "error", _messages()[code].format(**values))
+
+
+def warning(code: str, **values: Any) -> Finding:
+    """A fault that is printed and kept; see `error`."""
+    return Finding(code, "warning", _messages()[code].format(**values))
 
 
 # Faults of the event: settings that cannot register one, and events that nothing can detect.
@@ -176,36 +188,19 @@ def _settings(design: Design, facts: DesignFacts) -> Iterator[Finding]:
         and getattr(design, name) not in (None, False, "rising")
     ]
     if foreign:
-        yield warning(
-            "event_settings_unused",
-            f"event.type is {design.event_type}, which passes over {', '.join(foreign)}; leave "
-            "them out, or choose another type",
-        )
+        yield warning("event_settings_unused", design=design, foreign=", ".join(foreign))
     if design.event_type == "E_jump" and cadence is not None and design.w_event % cadence:
         nearest = max(cadence, round(design.w_event / cadence) * cadence)
-        yield error(
-            "event_window_off_cadence",
-            f"window_W_event {design.w_event} is no multiple of the cadence {cadence}, so "
-            f"m(t + W) does not exist; use {nearest}",
-        )
+        yield error("event_window_off_cadence", design=design, cadence=cadence, nearest=nearest)
     if design.event_type != "E_regime":
         return
     radius, quantile = design.regime_radius or 0, design.regime_quantile or 0.0
     if cadence is not None and radius < cadence:
         below = error if design.protocol == "strict" else warning
-        yield below(
-            "radius_below_cadence",
-            f"x_regime_radius {radius} is below the cadence {cadence}: signals move together only "
-            "at one and the same checkpoint, and no radius below it can give another result; use "
-            f"{cadence} or more",
-        )
+        yield below("radius_below_cadence", radius=radius, cadence=cadence)
     if quantile <= QUANTILE_MIN:
-        yield error(
-            "regime_too_dense",
-            f"x_regime_quantile {quantile:g} makes more than {1 - QUANTILE_MIN:.0%} of the "
-            "checkpoints members of every signal, so PT-MSS finds every run INCONCLUSIVE; raise "
-            f"it above {QUANTILE_MIN:g}",
-        )
+        share, least = 1 - QUANTILE_MIN, QUANTILE_MIN
+        yield error("regime_too_dense", quantile=quantile, share=share, least=least)
 
 
 def _occurrences(design: Design, facts: DesignFacts) -> Iterator[Finding]:
@@ -215,47 +210,63 @@ def _occurrences(design: Design, facts: DesignFacts) -> Iterator[Finding]:
         for event, first in zip(facts.event_steps, starts, strict=True)
         if not math.isnan(event)
     ]
-    if facts.event_steps and not events:
+    beyond = list(_beyond_accuracy(design, facts))
+    yield from beyond
+    if facts.event_steps and not events and not beyond:
         places = [design.places()[name] for name in EVENT_TYPES[design.event_type].fields]
         # A bare word such as "metric" is not taken for a field.
         keys = [place.removeprefix("event.") if "_" in place else place for place in places]
         falls = facts.other_way and f"; {facts.other_way} have one under x_direction: falling"
-        yield warning(
-            "no_events",
-            f"none of {len(facts.event_steps)} runs has an event{falls or ''}; check "
-            f"{', '.join(keys)}, or train longer",
-        )
+        runs = len(facts.event_steps)
+        yield warning("no_events", runs=runs, falls=falls or "", keys=", ".join(keys))
     if facts.excluded:
         labels = ", ".join(f"{count} {label}" for label, count in facts.excluded.items())
-        yield warning(
-            "runs_excluded",
-            f"{sum(facts.excluded.values())} of {facts.n_explore} excluded, as neither events nor "
-            f"negatives: PT-MSS cannot say whether they have a transition ({labels})",
-        )
+        count = sum(facts.excluded.values())
+        yield warning("runs_excluded", count=count, runs=facts.n_explore, labels=labels)
     at_first = sum(event <= first for event, first in events)
     floor = " or x_theta_floor" if design.event_type == "E_jump" else ""
     if design.event_type == "E_plateau" and not design.falling:
         floor = ", or, for a loss, x_direction: falling"
     if events and at_first > FIRST_STEP_SHARE_MAX * len(events):
-        yield warning(
-            "events_on_first_step",
-            f"{at_first} of {len(events)} events fall on the first evaluated step, so nothing "
-            f"can detect them; set x_event_t_min{floor}",
-        )
+        yield warning("events_on_first_step", count=at_first, events=len(events), floor=floor)
     early = sum(event <= design.burn_in for event, _ in events)
     if design.burn_in and early:
-        yield warning(
-            "events_before_burn_in",
-            f"{early} of {len(events)} events come before x_burn_in {design.burn_in} ends, so "
-            "nothing can detect them and they count as uncovered; shorten the burn-in, or set "
-            "x_event_t_min",
-        )
+        yield warning("events_before_burn_in", design=design, count=early, events=len(events))
     if facts.dip_recoveries and not design.require_new_max:
-        yield warning(
-            "dip_recoveries",
-            f"{facts.dip_recoveries} of {len(events)} events only regain a level reached "
-            "before; set x_require_new_max: true",
-        )
+        yield warning("dip_recoveries", count=facts.dip_recoveries, events=len(events))
+
+
+_SHARE_MAX = 1.5
+"""Largest value of a metric that may still be a share, with a bonus or an error of rounding."""
+
+
+def in_percent(design: Design, metric_range: tuple[float, float] | None) -> list[Finding]:
+    """A warning where the metric looks like an accuracy in percent and its event like a share."""
+    names = {"E_jump": "jump_threshold", "E_plateau": "plateau_threshold"}
+    setting = names.get(design.event_type)
+    if setting is None or metric_range is None or design.falling or "loss" in design.metric:
+        return []
+    threshold, (low, high) = getattr(design, setting), metric_range
+    if threshold >= 1 or low < 0 or not _SHARE_MAX < high <= 100:
+        return []
+    about = {"high": high, "setting": setting, "threshold": threshold, "percent": 100 * threshold}
+    return [warning("metric_in_percent", design=design, **about)]
+
+
+_ACCURACY = re.compile("acc|auc|precision|recall|f1", re.IGNORECASE)
+
+
+def _beyond_accuracy(design: Design, facts: DesignFacts) -> Iterator[Finding]:
+    """Levels and jumps above 1 of a metric that cannot exceed it, by its name and its values."""
+    low, high = facts.metric_range or (-math.inf, math.inf)
+    if low < 0 or high > 1 or not _ACCURACY.search(design.metric):
+        return
+    for name in ("jump_threshold", "theta_floor", "plateau_threshold"):
+        value = getattr(design, name)
+        if value is None or value <= 1 or design.other_event(name, design.event_type):
+            continue
+        key = design.places()[name].removeprefix("event.")
+        yield error("beyond_accuracy", design=design, key=key, value=value, low=low, high=high)
 
 
 def lint(design: Design, facts: DesignFacts | None = None) -> list[Finding]:
@@ -268,6 +279,7 @@ def lint(design: Design, facts: DesignFacts | None = None) -> list[Finding]:
         *_settings(design, facts),
         *_other_events(design, facts),
         *_occurrences(design, facts),
+        *in_percent(design, facts.metric_range),
         *_grids(design, facts),
         *_strata(design, facts),
         *_power(design, facts),
@@ -304,80 +316,48 @@ def _left_to_fill_in(design: Design) -> Iterator[Finding]:
         if name not in ("date_locked", "commit_hash")
     ]
     if open_ones:
-        yield warning(
-            "left_to_fill_in",
-            f"{', '.join(open_ones)} still as the template has it; write what it is, or null",
-        )
+        yield warning("left_to_fill_in", places=", ".join(open_ones))
 
 
 def _windows(design: Design, facts: DesignFacts) -> Iterator[Finding]:
     horizon, gap = design.horizon, design.safe_gap
     cadence, declared = facts.cadence, design.cadence
     if gap <= horizon:
-        yield error(
-            "horizon_reaches_gap",
-            f"safe_gap_steps {gap} must be larger than horizon_steps {horizon}, or a checkpoint "
-            "is positive and negative at once; widen the gap",
-        )
+        yield error("horizon_reaches_gap", design=design)
     longest = horizon // (cadence or 1) * (cadence or 1)
     if design.lead_least > longest and horizon >= (cadence or 1):
-        rows = f", whose last checkpoint is {longest} steps ahead" if longest < horizon else ""
-        yield error(
-            "lead_minimum_beyond_horizon",
-            f"no score can pass: lead_time_median_min {design.lead_least:g} exceeds the horizon "
-            f"{horizon}{rows}, and no lead is longer; lower it to {longest} or less, or lengthen "
-            "horizon_steps",
-        )
+        rows = f", whose last checkpoint is {longest} steps before t*" if longest < horizon else ""
+        yield error("lead_minimum_beyond_horizon", design=design, rows=rows, longest=longest)
     if design.lead_target > horizon:
-        yield warning(
-            "lead_target_beyond_horizon",
-            f"lead_time_target {design.lead_target} exceeds the horizon {horizon}, so "
-            "lead_time_success is always 0",
-        )
+        yield warning("lead_target_beyond_horizon", design=design)
     if cadence is None:
         return
     if declared is not None and declared != cadence:
-        yield error(
-            "cadence_differs",
-            f"boundary.checkpoint_every_steps is {declared}, the logs have a checkpoint every "
-            f"{cadence} steps; correct one of them",
-        )
+        yield error("cadence_differs", design=design, cadence=cadence)
     if horizon < cadence:
-        yield error(
-            "horizon_below_cadence",
-            f"no score can pass: horizon_steps {horizon} is shorter than the cadence {cadence}, so "
-            f"hardly an event has a positive window; make it {cadence} at least",
-        )
+        yield error("horizon_below_cadence", design=design, cadence=cadence)
 
 
 def _runs(design: Design, facts: DesignFacts) -> Iterator[Finding]:
     both = sorted(set(design.seeds_explore) & set(design.seeds_eval))
     if both:
-        yield error(
-            "seeds_overlap",
-            f"{_listed(both)} in both seeds_explore and seeds_eval; a threshold must not be "
-            "judged on runs that it was found on",
-        )
+        yield error("seeds_overlap", seeds=_listed(both))
     dropped = {run: count for run, count in facts.duplicates_dropped.items() if count}
     if dropped:
         worst = max(dropped, key=lambda run: dropped[run])
         yield warning(
             "duplicate_steps",
-            f"{sum(dropped.values())} rows with a repeated step were dropped in {len(dropped)} "
-            f"run(s), most in {worst} ({dropped[worst]}); the last row of each step was kept",
+            rows=sum(dropped.values()),
+            runs=len(dropped),
+            worst=worst,
+            most=dropped[worst],
         )
+    if facts.near_copies:
+        yield warning("near_copies", note=facts.near_copies)
     reversed_ones = [item.name for item in design.candidates if item.x_sign == -1]
     if reversed_ones and facts.n_explore is not None:
-        yield warning(
-            "reversed_sign",
-            f"{', '.join(reversed_ones)}: reversed; if these explore runs suggested that, find the "
-            "thresholds on other explore runs, or they are not exchangeable with held-out ones",
-        )
-    for name in facts.non_causal:
-        yield error(
-            "non_causal_indicator",
-            f"{name} changes its past when the future is cut off; an alarm cannot use it",
-        )
+        yield warning("reversed_sign", names=", ".join(reversed_ones))
+    yield from (error("non_causal_indicator", name=name) for name in facts.non_causal)
 
 
 def _grids(design: Design, facts: DesignFacts) -> Iterator[Finding]:
@@ -385,62 +365,40 @@ def _grids(design: Design, facts: DesignFacts) -> Iterator[Finding]:
     if facts.windowed != () and cadence is not None:
         off = [window for window in sweep if window % cadence]
         if off:
-            yield error(
-                "window_off_cadence",
-                f"window_sweep {_listed(off)} no multiple of the cadence {cadence}; a window is "
-                "a whole number of checkpoints",
-            )
+            yield error("window_off_cadence", windows=_listed(off), cadence=cadence)
         counts = [max(1, round(window / cadence)) for window in sweep]
         if len(set(counts)) < len(counts):
             yield warning(
-                "sweep_without_effect",
-                f"window_sweep {list(sweep)} at cadence {cadence} means {counts} checkpoints: "
-                "equal members cannot change a result; space them by the cadence",
+                "sweep_without_effect", windows=list(sweep), cadence=cadence, counts=counts
             )
     if len(set(sweep)) == 1 and facts.windowed != ():
-        yield warning(
-            "sweep_without_effect",
-            "window_sweep holds a single window, which cannot show sensitivity; add others",
-        )
+        yield replace(warning("sweep_of_one"), code="sweep_without_effect")
     if set(smoothing) == {1} or len(set(smoothing)) < len(smoothing):
-        yield warning(
-            "smoothing_without_effect",
-            f"x_smoothing_sweep {list(smoothing)} holds nothing but no smoothing, or a length "
-            "twice; name different lengths",
-        )
+        yield warning("smoothing_without_effect", lengths=list(smoothing))
 
 
 def _strata(design: Design, facts: DesignFacts) -> Iterator[Finding]:
     on_event = [item.name for item in design.strata if EVENT_STEP in item.names]
     if on_event:
-        yield warning(
-            "stratum_on_event",
-            f"{', '.join(on_event)}: {EVENT_STEP} is known only afterwards, so the verdict will "
-            "say that such runs are detected, and not which run is one; prefer a setting",
-        )
+        yield warning("stratum_on_event", names=", ".join(on_event))
     if facts.n_eval is None or not facts.n_explore:
         return
     for name, events in facts.stratum_events.items():
         expected = events * facts.n_eval / facts.n_explore
         if expected < design.event_count_min:
-            yield warning(
-                "few_events_in_stratum",
-                f"{name}: {events} explore events let expect {expected:.0f} held-out ones, fewer "
-                f"than x_event_count_min {design.event_count_min}; widen it, or add runs",
-            )
+            about = {"name": name, "events": events, "expected": expected}
+            yield warning("few_events_in_stratum", design=design, **about)
 
 
 def _power(design: Design, facts: DesignFacts) -> Iterator[Finding]:
-    held_out = math.inf if facts.n_eval is None else facts.n_eval
+    planned = design.max_eval_seeds if facts.n_eval is None else facts.n_eval
+    held_out = math.inf if planned is None else planned
     if held_out < design.event_count_min:
-        yield warning(
-            "few_held_out_runs",
-            f"{held_out} held-out runs cannot give x_event_count_min {design.event_count_min} "
-            "events: every verdict will be INCONCLUSIVE",
-        )
+        asked = design.event_count_min > Design.model_fields["event_count_min"].default
+        level = error if asked else warning
+        yield level("few_held_out_runs", design=design, runs=held_out)
     if held_out < design.run_groups:
-        groups = f"x_run_groups {design.run_groups} exceeds the {held_out} held-out runs"
-        yield error("run_groups_exceed_runs", groups)
+        yield error("run_groups_exceed_runs", design=design, runs=held_out)
     if design.protocol != "strict":
         return
     candidates = facts.n_candidates or len(design.candidates) or 1
@@ -448,45 +406,27 @@ def _power(design: Design, facts: DesignFacts) -> Iterator[Finding]:
     draws = draws_needed(family, design.alpha_per_look)
     if design.null_draws < draws:
         strata = f", {len(design.strata)} strata each" if design.strata else ""
-        yield error(
-            "few_null_draws",
-            f"x_null_draws {design.null_draws} cannot reach p <= {design.alpha_per_look:g} after "
-            f"adjustment over {candidates} candidate(s){strata}; draw at least {draws}",
-        )
+        about = {"candidates": candidates, "strata": strata, "draws": draws}
+        yield error("few_null_draws", design=design, **about)
     if facts.n_explore_with_negatives is not None:
         yield from _budgets(design, facts.n_explore_with_negatives, facts.n_explore)
         yield from run_budgets(design, facts.n_explore_with_negatives)
 
 
 def _budgets(design: Design, runs: int, explored: int | None) -> Iterator[Finding]:
-    of = f" of {explored}" if explored is not None else ""
+    there = f"{runs} of {explored}" if explored is not None else f"{runs}"
     finite = [target for target in design.fpr_targets if runs >= runs_needed(target)]
     for target in design.fpr_targets:
-        message = (
-            f"a threshold for {target:g} takes {runs_needed(target)} explore runs with "
-            f"negative windows, there are {runs}{of}: the answer will be ABSTAIN"
-        )
+        needed, advised = runs_needed(target), runs_advised(target)
         if target not in finite and target == design.primary_fpr:
-            yield error(
-                "few_runs_for_primary",
-                f"{message}, and {target:g} is the primary point; train more explore seeds, or "
-                "raise x_primary_fpr",
-            )
+            yield error("few_runs_for_primary", target=target, needed=needed, runs=there)
         elif target not in finite:
-            yield warning("few_runs_for_target", f"{message}; train more, or drop {target:g}")
-        elif runs < runs_advised(target):
-            yield warning(
-                "thin_budget",
-                f"with {runs} calibration runs a target of {target:g} buys an expected rate of "
-                f"about {effective_budget(target, runs):.3f}; {runs_advised(target)} runs keep "
-                "80% of it",
-            )
+            yield warning("few_runs_for_target", target=target, needed=needed, runs=there)
+        elif runs < advised:
+            rate = effective_budget(target, runs)
+            yield warning("thin_budget", runs=runs, target=target, rate=rate, advised=advised)
     if not finite:
-        yield error(
-            "too_few_reachable_targets",
-            f"none of {len(design.fpr_targets)} targets has a finite threshold with {runs} "
-            "calibration runs: no score can pass; train more explore seeds, or raise fpr_targets",
-        )
+        yield error("too_few_reachable_targets", targets=len(design.fpr_targets), runs=runs)
 
 
 def run_budgets(design: Design, runs: int) -> Iterator[Finding]:
@@ -500,31 +440,26 @@ def run_budgets(design: Design, runs: int) -> Iterator[Finding]:
     if lost:
         least = {budget: runs_to_promise(budget, rule) for budget in lost}
         takes = ", ".join(f"{in_words(budget)} takes {n}" for budget, n in least.items())
-        decides = " x_primary_run_budget is among them, so that no score can be supported by runs;"
-        yield warning(
-            "few_runs_for_run_budget",
-            f"x_run_budgets: {takes} explore runs with negative windows, there are {runs}: the "
-            f"answer will be ABSTAIN;{decides * (design.primary_run_budget in lost)} train more, "
-            "or raise them",
-        )
+        decides, level = "", warning
+        if design.primary_run_budget in lost:
+            decides = " no score can pass, since x_primary_run_budget is among them;"
+        if decides or not set(lost) <= set(Design.model_fields["run_budgets"].default):
+            level = error  # somebody asked for it
+        yield level("few_runs_for_run_budget", takes=takes, runs=runs, decides=decides)
     primary = design.primary_run_budget
     found = promise(primary, runs, rule)
     if found.rank is not None and found.upper > 2 * primary:
         yield warning(
             "thin_run_budget",
-            f"with {runs} explore runs a first alarm at x_primary_run_budget {primary:g} is 90% "
-            f"sure of a rate of at most {found.upper:.2g} only; {runs_to_bound(primary, rule)} "
-            "keep that within twice the budget, and x_calibration: conditional within the budget "
-            f"itself, from {runs_to_promise(primary, 'conditional')} on",
+            design=design,
+            runs=runs,
+            upper=found.upper,
+            bound=runs_to_bound(primary, rule),
+            conditional=runs_to_promise(primary, "conditional"),
         )
     elif found.rank == runs:
         more = next(n for n in itertools.count(runs) if promise(primary, n, rule).rank != n)
-        yield warning(
-            "one_run_threshold",
-            f"with {runs} explore runs the threshold of first alarms at x_primary_run_budget "
-            f"{primary:g} is the largest score that any of them had before its event: one run "
-            f"decides how many events it detects; from {more} on it is the second largest",
-        )
+        yield warning("one_run_threshold", design=design, runs=runs, more=more)
 
 
 def _listed(items: Sequence[int]) -> str:

@@ -40,7 +40,10 @@ CENTRAL = "central"
 Threshold = Annotated[float, AllowInfNan(True)]
 
 _SECTION = "x_lock"
-_ABOUT = {KEY, "created", "package_version", "x_checksums", "hash"}  # what is of the day
+# What is of the day, what only a monitor reads, and what follows from the explore runs, which older
+# versions did not write down.
+_ABOUT = {KEY, "created", "package_version", "x_checksums", "x_system", "hash"}
+_ABOUT |= {"explore_marks", "near_copies"}
 _HEADING = """\
 GMB lock: a preregistration, the thresholds found on explore runs, and a hash over both.
 Do not edit: a changed lock is refused. `gmb lock --explain` says what each choice means.
@@ -136,7 +139,7 @@ class LockedDrift(Section):
 
 
 class LockedHealth(Section):
-    """How explore runs move as a whole, by which a monitor tells a broken ruler."""
+    """How explore runs move as a whole, by which a monitor detects drift."""
 
     alpha: float = Field(description="share of runs in which a monitor may abstain for nothing")
     first_step: int = Field(description="by this step every explore run had begun")
@@ -145,6 +148,28 @@ class LockedHealth(Section):
     n_calibration_runs: int = Field(description="the other explore runs, whose maxima are bounds")
     begins: Many[int] = Field(description="the first step of each part of the training")
     candidates: dict[str, LockedDrift]
+
+
+class LockedSystem(Section):
+    """What a callback can see by itself of the system that the explore runs trained.
+
+    The logs' metadata say it, under `system`; what they leave open is None and not compared. Locks
+    of earlier versions have no such record. The cadence is `boundary.checkpoint_every_steps`.
+    """
+
+    architecture: str | None = Field(None, description="class of the model")
+    parameter_count: int | None = Field(None, description="of the model, tied ones once")
+    optimizer: str | None = Field(None, description="its class")
+    learning_rate: FiniteFloat | None = Field(None, description="at every checkpoint")
+    weight_decay: FiniteFloat | None = None
+
+
+SEEN_AS: Mapping[str, tuple[str, ...]] = {
+    "model": ("architecture", "parameter_count"),
+    "optimizer": ("optimizer", "learning_rate", "weight_decay"),
+    "schedule": ("learning_rate",),
+}
+"""Field of the boundary -> the fields of `LockedSystem` that are compared in its place."""
 
 
 class LockedSource(Section):
@@ -192,10 +217,15 @@ class LockRecord(Section):
     explore_runs: Many[str]
     explore_seeds: Many[int]
     explore_hashes: Many[str] = Field((), description="content of each run, whatever its name")
+    explore_marks: Many[str] = Field(
+        (), description="step:number of some steps of each run, by which its copies are known"
+    )
+    near_copies: str = Field("", description="which explore runs move like another one")
     n_calibration_runs: int = Field(description="explore runs that have negative windows")
     effective_budget: dict[str, float]
     candidates: dict[str, LockedCandidate]
     x_health: LockedHealth | None = None
+    x_system: LockedSystem | None = None
     x_sources: Many[LockedSource] = Field((), description="what was pulled from the Hub")
     x_checksums: dict[str, str] = Field(default_factory=dict, description="part -> its checksum")
     hash: str
@@ -351,8 +381,11 @@ class Lock:
         explore_runs: Sequence[str],
         explore_seeds: Iterable[int | None],
         explore_hashes: Sequence[str] = (),
+        explore_marks: Sequence[Mapping[int, float]] = (),
+        near_copies: str = "",
         n_calibration_runs: int,
         health: LockedHealth | None = None,
+        system: LockedSystem | None = None,
         sources: Iterable[Mapping[str, str]] = (),
         created: str | None = None,
     ) -> Lock:
@@ -363,8 +396,11 @@ class Lock:
             candidates: every candidate of the design, and the controls, by name.
             explore_fingerprint: content hash of the explore log.
             explore_runs, explore_seeds, explore_hashes: what the thresholds were found on.
+            explore_marks: of those runs, as `copies.marks_of` gives them.
+            near_copies: which of those runs move like another one, in a sentence.
             n_calibration_runs: how many of those runs have negative windows.
             health: how those runs move as a whole, for a monitor.
+            system: what a callback can see of what they trained.
             sources: what of those runs was pulled from the Hub, as `LockedSource` has it.
             created: UTC time, ISO 8601; now unless given.
 
@@ -381,6 +417,11 @@ class Lock:
             "explore_runs": list(explore_runs),
             "explore_seeds": seeds,
             "explore_hashes": list(explore_hashes),
+            "explore_marks": [
+                " ".join(f"{step}:{value!r}" for step, value in one.items())
+                for one in explore_marks
+            ],
+            "near_copies": near_copies,
             "n_calibration_runs": n_calibration_runs,
             "effective_budget": {
                 target_key(target): effective_budget(target, n_calibration_runs)
@@ -388,6 +429,7 @@ class Lock:
             },
             "candidates": dict(candidates),
             "x_health": health,
+            "x_system": system,
             "x_sources": [dict(source) for source in sources],
             "hash": "",
         }
@@ -443,6 +485,22 @@ class Lock:
     def verify(self, *, where: str = "lock") -> None:
         """Raise `InputError` unless the hash is that of the content."""
         CHECKSUMS.check(self.content, where)
+
+    @property
+    def explore_marks(self) -> list[dict[int, float]]:
+        """Numbers for some steps of each explore run; none in a lock of an older version.
+
+        Raises:
+            InputError: they are no such numbers.
+        """
+        found = []
+        for line in self.x_lock.explore_marks:
+            pairs = [pair.partition(":") for pair in line.split()]
+            try:
+                found.append({int(step): float(value) for step, _, value in pairs})
+            except ValueError:
+                raise InputError(f"lock: x_lock.explore_marks: {cut(line, 40)!r} is none") from None
+        return found
 
     @property
     def columns(self) -> tuple[str, ...]:

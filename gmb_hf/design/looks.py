@@ -1,6 +1,7 @@
 """Looks at held-out runs: which runs are judged is fixed at the first look, by their content.
 
-The looks of a lock lie beside it, `lock.looks.yaml` beside `lock.yaml`.
+The looks of a lock lie beside it, `lock.looks.yaml` beside `lock.yaml`. They are counted by what
+was locked: a lock that is made again, reached through a link, or kept in memory is no other lock.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class LookRecord(Section):
     """One look that was taken."""
 
     lock_hash: str
+    content: str = Field("", description="`Lock.fingerprint`; empty in files of older versions")
     look: int
     date: str
     evaluation_fingerprint: str
@@ -53,22 +55,31 @@ class LooksFile(Section):
 
     @classmethod
     def beside(cls, lock: Lock) -> LooksFile:
-        """Those kept beside a lock's file; of a lock that was never written, in this process."""
-        none_yet = cls(looks=(), published=())
-        if lock.path is None:
-            return _IN_THIS_PROCESS.get(lock.hash, none_yet)
-        path = looks_path(lock.path)
-        return cls.parse(load_yaml(path), where=str(path)) if path.exists() else none_yet
+        """Those kept beside a lock's file, and those that it took while it was in memory alone."""
+        in_memory = _IN_THIS_PROCESS.get(lock.fingerprint, cls(looks=(), published=()))
+        path = None if lock.path is None else looks_path(lock.path)
+        if path is None or not path.exists():
+            return in_memory
+        kept = cls.parse(load_yaml(path), where=str(path))
+        known = {tuple(sorted(item.runs.values())) for item in kept.by(lock)}
+        others = [
+            item for item in in_memory.looks if tuple(sorted(item.runs.values())) not in known
+        ]
+        return kept.model_copy(update={"looks": (*kept.looks, *others)}) if others else kept
 
     def by(self, lock: Lock) -> tuple[LookRecord, ...]:
-        """Those by one lock."""
-        return tuple(item for item in self.looks if item.lock_hash == lock.hash)
+        """Those by one lock, also where it was made again on another day."""
+        marks = {lock.hash, lock.fingerprint}
+        return tuple(item for item in self.looks if marks & {item.lock_hash, item.content})
+
+    def publication(self, lock: Lock) -> Publication | None:
+        """That of one lock; None where it is not published."""
+        return next((item for item in self.published if item.lock_hash == lock.hash), None)
 
     def write(self, lock: Lock) -> None:
-        """Keep them beside the lock's file, or in this process where it has none."""
-        if lock.path is None:
-            _IN_THIS_PROCESS[lock.hash] = self
-        else:
+        """Keep them beside the lock's file, and in this process, which may write it elsewhere."""
+        _IN_THIS_PROCESS[lock.fingerprint] = self.model_copy(update={"looks": self.by(lock)})
+        if lock.path is not None:
             write_yaml(looks_path(lock.path), self.as_read(), heading=_LOOKS_HEADING)
 
 
@@ -112,8 +123,9 @@ class Look:
 
 
 def looks_path(lock_path: str | Path) -> Path:
-    """Where the looks of a lock are kept: beside it."""
+    """Where the looks of a lock are kept: beside its file, which links lead to."""
     place = Path(lock_path)
+    place = place.resolve() if place.is_symlink() else place
     return place.with_name(f"{place.stem}.looks.yaml")
 
 
@@ -130,7 +142,8 @@ def next_look(lock: Lock, log: RunLog) -> Look:
     where = lock.path or "lock"
     hashes = dict(zip(log.runs, log.run_hashes(lock.columns), strict=True))
     kept, notes = LooksFile.beside(lock), []
-    taken, others = kept.by(lock), [item for item in kept.looks if item.lock_hash != lock.hash]
+    taken = kept.by(lock)
+    others = [item for item in kept.looks if item not in taken]
     before = {mark for item in others for one in item.runs.items() for mark in one}
     if judged := [run for run, one in hashes.items() if before.intersection((run, one))]:
         notes.append(
@@ -167,6 +180,7 @@ def next_look(lock: Lock, log: RunLog) -> Look:
     _refuse_chosen_seeds(lock, log.seeds, number)
     record = LookRecord(
         lock_hash=lock.hash,
+        content=lock.fingerprint,
         look=number,
         date=datetime.now(UTC).date().isoformat(),
         evaluation_fingerprint=log.fingerprint(),

@@ -26,9 +26,9 @@ from functools import lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtr, bdtrc, bdtrik, betaincinv, betaln
+from scipy.special import bdtr, bdtrc, bdtrik, betaincinv, betaln, ndtr
 
-from gmb_hf.base.stats import IntervalRecord, runs_to_clear
+from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.core.thresholds import (
     effective_budget,
     promise,
@@ -459,47 +459,90 @@ def _fewest(power: Callable[[int], float], wanted: float) -> int | None:
     return high
 
 
-# Of a share that straddles a line: runs after which its exact interval would clear it.
+# Of a rate that straddles a line on the judged runs: how many it takes until it clears the line, if
+# it is a rate as these runs let one expect.
 
-_SURELY = 0.8
-
-
-def clears(trials: int, share: float, line: float) -> float:
-    """Probability that the exact 95% interval of Binomial(trials, share) clears a line.
-
-    It clears it on the side on which `share` lies.
-
-    >>> round(clears(100, 0.5, 0.3), 2), clears(10, 0.5, 0.5)
-    (0.98, 0.0)
-    """
-    if share == line or trials < 1:
-        return 0.0
-    counts = np.arange(trials + 1)
-    if share > line:  # the lower end lies above the line: P(Binomial(n, line) >= k) <= .025
-        enough = counts[bdtrc(counts - 1, trials, line) <= _TAIL]
-        return float(bdtrc(enough[0] - 1, trials, share)) if len(enough) else 0.0
-    enough = counts[bdtr(counts, trials, line) <= _TAIL]
-    return float(bdtr(enough[-1], trials, share)) if len(enough) else 0.0
+_SURELY = 0.9
+_FARTHEST = 25  # times the runs; beyond, the estimate is a guess about a coin on its edge
+_SIZES = np.exp(np.linspace(0, np.log(_FARTHEST), 163))  # a fiftieth apart
+_QUANTILES = (np.arange(50) + 0.5) / 50
+_HALF_WIDTH = 1.96  # of a 95% interval, in standard errors
 
 
-def runs_to_settle(
-    n_runs: int, trials: int, share: float, line: float, interval: IntervalRecord
-) -> int | None:
-    """Runs after which a share that straddles a line clears it with probability .8.
+def runs_to_settle(n_runs: int, trials: int, share: float, line: float) -> int | None:
+    """Runs from which on the exact 95% interval of a share clears a line with probability .9.
 
-    None where more runs of the same kind cannot be counted upon for it.
+    The runs that were judged are among them. What is not known of the true share is taken into
+    account (Jeffreys' posterior), so that the interval may come to lie on either side of the line.
+    None where 25 times the runs do not do.
 
     Args:
-        n_runs: that gave the interval, and `trials` of which the share is one.
-        share: as observed, and taken for the truth.
+        n_runs: that were judged, and `trials` of which the share is one.
+        share: as observed.
         line: that the interval straddles.
+
+    >>> runs_to_settle(40, 40, 0.9, 0.8), runs_to_settle(40, 40, 0.0, 0.075)
+    (597, 115)
     """
-    runs = runs_to_clear(n_runs, share, line, interval)
-    while runs is not None and runs <= _FARTHEST * n_runs:
-        if clears(round(trials * runs / n_runs), share, line) >= _SURELY:
-            return runs
-        runs = math.ceil(1.1 * runs)
-    return None
+    runs = _more_runs(n_runs)
+    sizes = np.floor(trials * runs / n_runs).astype(np.int64)
+    seen, more = round(share * trials), sizes - trials
+    rates = betaincinv(seen + 0.5, trials - seen + 0.5, _QUANTILES)[:, None]
+    above = _critical(sizes, line, _TAIL) - seen  # further successes from which it lies above
+    below = sizes - _critical(sizes, 1 - line, _TAIL) - seen  # and up to which it lies below
+    high = np.where(above > 0, bdtrc(np.maximum(above, 1) - 1, more, rates), 1.0)
+    low = np.where(below >= 0, bdtr(np.maximum(below, 0), more, rates), 0.0)
+    return _lasting(runs, (high + low).mean(axis=0))
 
 
-_FARTHEST = 100  # times the runs; beyond, the estimate is a guess about a coin on its edge
+def runs_to_clear(
+    n_runs: int, estimate: float, line: float, interval: IntervalRecord
+) -> int | None:
+    """The same of any estimate that straddles a line, by its interval and the normal distribution.
+
+    Args:
+        n_runs: that gave the interval.
+        estimate: in it.
+        line: in it.
+    """
+    width = interval.high - estimate if estimate < line else estimate - interval.low
+    if not width:
+        return None
+    runs = _more_runs(n_runs)
+    away, kept = abs(line - estimate) / width * _HALF_WIDTH, n_runs / runs
+    reach, spread = _HALF_WIDTH * np.sqrt(kept), np.sqrt(1 - kept)
+    return _lasting(runs, ndtr((away - reach) / spread) + ndtr((-away - reach) / spread))
+
+
+def _more_runs(n_runs: int) -> NDArray[np.int64]:
+    runs = np.unique(np.ceil(n_runs * _SIZES).astype(np.int64))
+    return np.asarray(runs[runs > n_runs])
+
+
+def _lasting(runs: NDArray[np.int64], power: NDArray[np.float64]) -> int | None:
+    """The number of runs from which on the power is reached.
+
+    It rises in teeth: what a number of runs reaches, a few more may not.
+    """
+    found = np.flatnonzero(np.logical_and.accumulate((power >= _SURELY)[::-1])[::-1])
+    return int(runs[found[0]]) if len(found) else None
+
+
+def runs_to_events(n_runs: int, n_events: int, least: int) -> int | None:
+    """Runs that have `least` events with probability .9, where `n_events` of `n_runs` had one.
+
+    None without an event.
+
+    >>> runs_to_events(40, 20, 30), runs_to_events(20, 20, 30)
+    (68, 31)
+    """
+    if not n_events:
+        return None
+    rates = betaincinv(n_events + 0.5, n_runs - n_events + 0.5, _QUANTILES)
+    wanted = least - n_events
+
+    def power(more: int) -> float:
+        return float(bdtrc(wanted - 1, more, rates).mean()) if more >= wanted else 0.0
+
+    more = _fewest(power, _SURELY)
+    return None if more is None else n_runs + more

@@ -21,9 +21,9 @@ from pydantic import Field
 
 from gmb_hf._version import __version__
 from gmb_hf.base import escape, fingerprints
-from gmb_hf.base.documents import Section, parse_yaml
+from gmb_hf.base.documents import Section, front_matter
 from gmb_hf.base.errors import InputError, choose, first_of
-from gmb_hf.base.files import lies_inside, shipped
+from gmb_hf.base.files import STREAMED, check_file, lies_inside, read_text, shipped
 from gmb_hf.base.fingerprints import HASH_LENGTH, SHOWN, ContentHash, fingerprint
 from gmb_hf.runs.runlog import RunItems
 
@@ -35,11 +35,10 @@ KEY = "gmb_fingerprint"
 HERE = "path/to/this/folder"
 """How a card's example calls the folder that it lies in; once pushed, it is the repository."""
 Item = Literal["row", "run", "tensor"]
-VERSION = r"^v[1-9][0-9]*$"
+VERSION = r"^v[1-9][0-9]{0,8}$"
 SHARD = "{split}-{number:05d}-of-{total:05d}.parquet"
 _SHARD = re.compile(r"(?P<split>.+)-(?P<number>\d{5})-of-(?P<total>\d{5})\.parquet")
 _HASH = rf"^[0-9a-f]{{{HASH_LENGTH}}}$"
-_FENCE = "---"
 _BATCH = 4096  # rows that are held at a time
 _BUFFER = 2**16  # bytes of each column that are read ahead
 _AGAIN = "fetch or build it again"
@@ -148,19 +147,9 @@ class Card:
             InputError: there is no card, it is not UTF-8, or has no YAML between `---` at its head.
         """
         card = folder / CARD
-        try:
-            text = card.read_text(encoding="utf-8-sig")
-        except FileNotFoundError:
-            raise InputError(f"{card}: there is no card; is this folder a dataset?") from None
-        except UnicodeDecodeError as error:
-            raise InputError(f"{card}: is not UTF-8 text (byte {error.start})") from None
-        lines = text.splitlines()
-        if not lines or lines[0] != _FENCE or _FENCE not in lines[1:]:
-            raise InputError(f"{card}: has no YAML header between two lines of {_FENCE}")
-        header = parse_yaml("\n".join(lines[1 : lines.index(_FENCE, 1)]), where=str(card))
-        if not isinstance(header, dict):
-            raise InputError(f"{card}: its header is no mapping of keys")
-        return cls(card, header, where or str(card))
+        if not card.exists():
+            raise InputError(f"{card}: there is no card; is this folder a dataset?")
+        return cls(card, front_matter(read_text(card), where=str(card)), where or str(card))
 
     @cached_property
     def entries(self) -> dict[str, CardFingerprint]:
@@ -182,7 +171,7 @@ class Card:
                 for split, path in paths.items()
             }
             every = [pattern for patterns in found.values() for pattern in patterns]
-            if not all(every):
+            if not all(every) or any("\0" in pattern for pattern in every):
                 raise ValueError
         except (KeyError, TypeError, ValueError):
             raise InputError(
@@ -196,10 +185,15 @@ class Card:
     def shards(self, config: str) -> dict[str, list[Path]]:
         """The Parquet files of a config: split -> files in order; an `InputError` as above."""
         folder = self.path.parent
-        found = {
-            split: [path for one in patterns for path in sorted(folder.glob(one))]
-            for split, patterns in self.patterns(config).items()
-        }
+        known = self.patterns(config).items()
+        try:
+            found = {
+                split: [path for one in patterns for path in sorted(folder.glob(one))]
+                for split, patterns in known
+            }
+        except ValueError as error:
+            what = f"config {config!r}: a path of `configs:` is no pattern of files: {error}"
+            raise InputError(f"{self.where}: {what}") from None
         every = (path for paths in found.values() for path in paths)
         self._refuse_outside(config, (path.relative_to(folder).as_posix() for path in every))
         return found
@@ -276,14 +270,13 @@ def bytes_hash(files: Mapping[str, Sequence[Path]]) -> str:
 
 
 def _batches(shard: Path) -> Iterator[pa.RecordBatch]:
+    check_file(shard, most=STREAMED)
     try:
         # By default pyarrow keeps a whole file's bytes while it is read.
         with pq.ParquetFile(
             shard, buffer_size=_BUFFER, pre_buffer=False, page_checksum_verification=True
         ) as file:
             yield from file.iter_batches(batch_size=_BATCH, use_threads=False)
-    except FileNotFoundError:
-        raise InputError(f"{shard}: there is no such file") from None
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(f"{shard}: damaged, or not a Parquet file: {reason}; {_AGAIN}") from None

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import re
+import reprlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gmb_hf.base.documents import load_yaml
 from gmb_hf.base.errors import InputError, choose, repeated
 from gmb_hf.base.files import claimed, clear_os_errors, write_text
+from gmb_hf.base.repositories import Address, Pushed, has_repository, publish, pull
 from gmb_hf.hub import cards
-from gmb_hf.hub.cards import Card, CardFingerprint, Content
-from gmb_hf.runs.metadata import DIFFERS, DROPPED_KEY
+from gmb_hf.hub.cards import (
+    CARD,
+    HERE,
+    KEY,
+    Card,
+    CardFingerprint,
+    Content,
+    refuse_unfrozen,
+    verify,
+)
+from gmb_hf.runs.metadata import DIFFERS, DROPPED_KEY, hub_entry
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.formal import FormalTask
 from gmb_hf.tasks.incontext import REAL, InContextTask, LinearReal
@@ -26,7 +39,7 @@ from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.registry import get_task, task_names
 from gmb_hf.tasks.task import Task, train_rows
 from gmb_hf.tasks.text import Text
-from gmb_hf.training.config import RunConfig
+from gmb_hf.training.config import RunConfig, TaskSettings
 
 SHARD_BYTES = 2**28
 """A split is cut into shards of about so many bytes in memory."""
@@ -70,7 +83,14 @@ class About:
 
     title: str
     summary: str
-    tags: tuple[str, ...] = ("gmb", "grokking")
+    tags: Sequence[str] = ("gmb", "grokking")
+
+
+_KNOWN = load_yaml(Path(__file__).with_name("datasets.yaml"))
+ABOUTS = {kind: About(**said) for kind, said in _KNOWN["cards"].items()}
+"""By what `gmb data build` calls the dataset."""
+LICENSES: dict[str, str] = _KNOWN["licenses"]
+"""Those of known texts, which their copies carry on."""
 
 
 def build(
@@ -95,8 +115,8 @@ def build(
             as above, a folder that cannot be written to, or in which another process builds.
     """
     folder = Path(out)
-    if not re.match(cards.VERSION, version):
-        raise InputError(f"--version {version!r}: write v1, v2 and so on")
+    if not re.fullmatch(cards.VERSION, version):
+        raise InputError(f"--version {reprlib.repr(version)}: write v1, v2 and so on")
     twice = repeated(config.name for config in configs)
     if twice is not None or not configs:
         raise InputError(f"config {twice!r} is named twice" if configs else "no configs to build")
@@ -262,25 +282,6 @@ def _license(
 
 LICENSE = "apache-2.0"
 REAL_ROWS = 2048
-MODULAR = About(
-    "Modular arithmetic",
-    "Every pair of residues once: `BOS a OP b EQ c EOS EOS`. `labels` are -100 off the answer.\n"
-    "`full` is every row, from which a run draws its own split.",
-    ("gmb", "grokking", "modular-arithmetic"),
-)
-FORMAL = About(
-    "Formal languages over bits",
-    "Every input of a length once: parity, copy, reverse, majority, padded with EOS. `labels`\n"
-    "are -100 off the answer. `full` is every row, from which a run draws its own split.",
-    ("gmb", "grokking", "formal-languages"),
-)
-IN_CONTEXT = About(
-    "In-context tasks",
-    "`BOS x1 y1 x2 y2 ... x y` with a function of its own in every row; `labels` are -100 off the\n"
-    "y. Functions in `test` are in no row of `train`. `full` is every row, from which a run draws\n"
-    "its own split. `linear_real` has real vectors `x`, end to end, and numbers `y`.",
-    ("gmb", "grokking", "in-context-learning"),
-)
 _KINDS_OF_TASK: dict[type[Task], str] = {
     ModularTask: "modular",
     FormalTask: "formal",
@@ -364,8 +365,7 @@ def write_data(config: RunConfig, folder: Path) -> list[Path]:
         rows = f"equations `BOS a OP b EQ c EOS EOS` of {task.operation} modulo {task.prime}"
     else:
         rows = f"rows of {task.name}, {task.sequence_length} tokens each"
-    abouts = {ModularTask: MODULAR, FormalTask: FORMAL, InContextTask: IN_CONTEXT}
-    kind = abouts.get(type(task))
+    kind = ABOUTS.get(_KINDS_OF_TASK.get(type(task), ""))
     source = "each run's seed" if seed is None else f"seed {seed}"
     drawn = f"Runs train on {config.task.share:g} of them, drawn from {source}."
     summary = f"All {len(task.rows())} {rows}.\n{drawn}"
@@ -376,20 +376,6 @@ def write_data(config: RunConfig, folder: Path) -> list[Path]:
     card = build([full], folder, about)
     return [card, *sorted((folder / task.name).glob("*.parquet"))]
 
-
-HELD_OUT = About(
-    "Held-out text",
-    "Documents in pieces: a long one goes on over several rows, `ends_document` says where it\n"
-    "ends, and the pieces of a document put together are its text, unchanged.",
-    ("gmb", "language-modeling", "perplexity"),
-)
-LICENSES = {
-    "tinystories": "cdla-sharing-1.0",
-    "shakespeare": PUBLIC_DOMAIN,
-    "wikitext2": "cc-by-sa-3.0",
-    "wikitext103": "cc-by-sa-3.0",
-}
-"""Those of known sets, which their copies carry on."""
 
 _KINDS = (pa.int64(), pa.int64(), pa.string(), pa.bool_())
 _SCHEMA = pa.schema(list(zip(("document", "piece", "text", "ends_document"), _KINDS, strict=True)))
@@ -428,12 +414,6 @@ def _tables(text: Text) -> Iterator[pa.Table]:
         yield pa.Table.from_pylist(held, schema=_SCHEMA)
 
 
-RUNS = About(
-    "Run logs",
-    "A row for each run and checkpoint, a column for each observable; every run stands in one\n"
-    "file. `gmb evaluate --runs` on the folder of a config judges a score on them.",
-    ("gmb", "grokking", "training-dynamics"),
-)
 _LOGS = "logs"  # where a run keeps them in its folder
 _GROUP = 2**24  # bytes in memory that are written at a time
 
@@ -493,3 +473,228 @@ def _tables_of_log(log: RunLog) -> Iterator[pa.Table]:
             start = stop
             said = table.schema.metadata.items()
             table = table.replace_schema_metadata({k: v for k, v in said if k != DROPPED_KEY})
+
+
+# Datasets of the Hub, verified against their card.
+
+_SPLIT = "full"
+
+
+@dataclass(frozen=True)
+class PulledConfig:
+    """A config of a dataset of the Hub, whose items are those that its card says (`entry`).
+
+    The Parquet files of each split are in the cache; `source` has repository, commit, config and
+    fingerprint, as logs and results record them.
+    """
+
+    name: str
+    files: dict[str, list[Path]]
+    entry: CardFingerprint
+    source: dict[str, str]
+
+
+def pull_dataset(address: Address) -> tuple[Card, list[str]]:
+    """Fetch a dataset, or the one config that the address names, to the usual cache.
+
+    Returns:
+        The card, which messages call `ORG/NAME@COMMIT`, and the configs that were fetched.
+
+    Raises:
+        InputError: as `pull`; there is no card with fingerprints, or no such config.
+    """
+    folder = pull(address, [CARD])
+    where = f"{address.repo_id}@{folder.name[:12]}"
+    if not (folder / CARD).is_file():
+        raise InputError(f"{where}: has no {CARD}; only what `gmb data push` pushed can be used")
+    card = Card.read(folder, where=where)
+    names = list(card.entries)
+    if address.config is not None:
+        names = [choose("config", address.config, names, where=where)]
+    pull(replace(address, revision=folder.name), [CARD, *_patterns(card, names)])
+    return card, names
+
+
+def _patterns(card: Card, configs: Sequence[str]) -> list[str]:
+    """Where the files of several configs lie in a dataset."""
+    found = [patterns for name in configs for patterns in card.patterns(name).values()]
+    return [pattern for patterns in found for pattern in patterns]
+
+
+def dataset_folder(text: str) -> tuple[Path, str | None]:
+    """The folder of a dataset, here or fetched from the Hub, and the one config that was named.
+
+    Raises:
+        InputError: it is no folder here, and nothing that `pull_dataset` can fetch.
+    """
+    here = Path(text)
+    if here.exists():
+        return here, None
+    try:
+        address = Address.parse(text)
+    except InputError:
+        return here, None
+    try:
+        return pull_dataset(address)[0].path.parent, address.config
+    except InputError as error:
+        raise InputError(f"{text}: is no folder here, and as a dataset: {error}") from error
+
+
+def pull_configs(address: Address) -> list[PulledConfig]:
+    """Fetch configs of a dataset and verify each.
+
+    Raises:
+        InputError: as `pull_dataset`, or what came is not what the card says; both fingerprints
+            are named.
+    """
+    card, names = pull_dataset(address)
+    folder = card.path.parent
+    pulled = []
+    for name in names:
+        (found,) = verify(folder, name).configs
+        if found.faults:
+            raise InputError(found.faults[0].replace(str(folder), card.where))
+        source = {"repo": address.repo_id, "revision": folder.name, "config": name}
+        source["fingerprint"] = found.entry.fingerprint
+        pulled.append(PulledConfig(name, card.shards(name), found.entry, source))
+    return pulled
+
+
+def pull_runs(source: str) -> list[PulledConfig]:
+    """The configs of `hf://datasets/ORG/NAME@REV[/CONFIG]`, all of them run logs.
+
+    Raises:
+        InputError: as `pull_configs`, or a config that holds no run logs.
+    """
+    found = pull_configs(Address.parse(source, option="--runs"))
+    for config in found:
+        if config.entry.item != "run":
+            raise InputError(
+                f"--runs {source}: config {config.name!r} holds {config.entry.item}s, not "
+                "run logs; `gmb data build runs` makes a dataset of those"
+            )
+    return found
+
+
+def data_source(text: str, settings: TaskSettings) -> dict[str, Any]:
+    """Fetch the rows of a task and hold them against those that are about to be trained on.
+
+    A run draws its own split from the rows of `full`, by their places; they are the task's own, in
+    its order, or the dataset is refused. The text is `ORG/NAME@REV`; the config is the one with the
+    task's name, unless `/CONFIG` follows. Returns where the rows came from, as metadata of the logs
+    that are trained on them.
+
+    Raises:
+        InputError: as `pull_configs`, or the rows are those of another task.
+    """
+    task = settings.build()
+    address = Address.parse(text, option="--data")
+    (config,) = pull_configs(replace(address, config=address.config or task.name))
+    where = f"--data {address}: config {config.name!r}"
+    if _SPLIT not in config.files:
+        raise InputError(f"{where} has no split {_SPLIT!r}, from which runs draw their own")
+    table = pa.concat_tables(
+        pq.read_table(path, columns=["input_ids"]) for path in config.files[_SPLIT]
+    )
+    try:
+        rows = np.array(table["input_ids"].to_pylist(), dtype=np.int64)
+    except ValueError:
+        raise InputError(f"{where} has rows of several lengths; it is another task") from None
+    found, own = task.fingerprint_of(rows), task.fingerprint()
+    if found != own:
+        rule = "" if settings.name else f"build it with --op-token {settings.op_token}, or "
+        raise InputError(
+            f"{where} is another task than {settings.title}: its rows have the fingerprint "
+            f"{found}, that task's {own}; {rule}change --set"
+        )
+    return hub_entry("data", [config.source])
+
+
+def push_dataset(folder: str | Path, repo_id: str, *, private: bool = False) -> Pushed:
+    """Publish a dataset that `gmb data build` wrote, if it is what its card says.
+
+    What the repository holds already may only grow, as in a folder.
+
+    Args:
+        folder: of the dataset.
+        repo_id: ORG/NAME; made where it is not there.
+        private: whether a new repository is.
+
+    Returns:
+        The commit and its files, each read back by its hash.
+
+    Raises:
+        InputError: as `verify` and `publish`; the folder is not what its card says, or would
+            change what is frozen in the repository.
+    """
+    place = Path(folder)
+    faults = verify(place).faults
+    if faults:
+        more = f" (and {len(faults) - 1} more faults)" if len(faults) > 1 else ""
+        raise InputError(f"{place}: is not pushed: {faults[0]}{more}")
+    if has_repository(repo_id, "dataset"):
+        _refuse_unfrozen(place, repo_id)
+    card = Card.read(place)
+    names = list(card.entries)
+    text = card.path.read_text(encoding="utf-8").replace(HERE, repo_id)
+    files: dict[str, Path | bytes] = {CARD: text.encode("utf-8")}
+    for name in names:
+        for paths in card.shards(name).values():
+            files |= {path.relative_to(place).as_posix(): path for path in paths}
+    return publish(
+        files,
+        repo_id,
+        "dataset",
+        message=", ".join(names[:4]) + " ..." * (len(names) > 4),
+        # An earlier version may have had more shards.
+        replaces=lambda path: path.endswith(".parquet") and path.split("/")[0] in names,
+        private=private,
+    )
+
+
+def push_runs(
+    source: str,
+    repo_id: str,
+    *,
+    license: str | None = None,
+    version: str = "v1",
+    private: bool = False,
+) -> Pushed:
+    """Publish run logs as a dataset; a folder that is one already is pushed as it is.
+
+    The source is run logs as `--runs` takes them, or `NAME=SOURCE`; `license` and `version` are as
+    in `runs_configs` and `build`, `repo_id` and `private` as in `push_dataset`.
+
+    Raises:
+        InputError: as `runs_configs`, `build` and `push_dataset`.
+    """
+    place = Path(source)
+    if (place / CARD).is_file() and KEY in Card.read(place).header:
+        return push_dataset(source, repo_id, private=private)
+    with tempfile.TemporaryDirectory() as workshop:
+        configs = runs_configs([source], [license] if license else [])
+        build(configs, workshop, ABOUTS["runs"], version=version)
+        return push_dataset(workshop, repo_id, private=private)
+
+
+def _refuse_unfrozen(folder: Path, repo_id: str) -> None:
+    """Refuse a push that would change or drop what an earlier one has frozen."""
+    there = pull(Address(repo_id), [CARD])
+    if not (there / CARD).is_file():
+        return
+    own, frozen = Card.read(folder), Card.read(there, where=repo_id)
+    if KEY not in frozen.header:
+        raise InputError(
+            f"{repo_id}: holds another dataset, whose card has no {KEY}; choose another repository"
+        )
+    changed = [
+        name
+        for name, old in frozen.entries.items()
+        if name in own.entries and own.entries[name].content_hash != old.content_hash
+    ]
+    if changed:
+        pull(Address(repo_id, there.name), [CARD, *_patterns(frozen, changed)])
+    try:
+        refuse_unfrozen(frozen, own.entries, own.content)
+    except InputError as error:
+        raise InputError(str(error).replace(str(there), repo_id)) from None

@@ -28,7 +28,7 @@ def publish_lock(path: str | Path, repo_id: str, *, private: bool = False) -> Pu
         InputError: it is no lock, it is published already, or the Hub refuses.
     """
     lock = Lock.read(path)
-    if (known := _publication(lock)) is not None:
+    if (known := LooksFile.beside(lock).publication(lock)) is not None:
         what = f"is published already, to {known.repo} at {known.commit}"
         raise InputError.at(path, "published_already", f"{what}; evaluate by it")
     files: dict[str, Path | bytes] = {f"{_folder(lock)}/lock.yaml": Path(path)}
@@ -52,7 +52,7 @@ def with_publication(evaluation: Evaluation) -> Evaluation:
             cannot be reached.
     """
     lock = evaluation.lock
-    known = None if lock is None else _publication(lock)
+    known = None if lock is None else LooksFile.beside(lock).publication(lock)
     if lock is None or known is None:
         return evaluation
     place = f"{_folder(lock)}/lock.yaml"
@@ -69,18 +69,6 @@ def with_publication(evaluation: Evaluation) -> Evaluation:
     )
     results = evaluation.results.model_copy(update={"x_published": record}).with_checksums()
     return dataclasses.replace(evaluation, results=results)
-
-
-def publication_sentence(record: PublishedRecord | None) -> str:
-    """Whether others can tell that the lock came before the results."""
-    if record is None:
-        return (
-            "Not published: nothing outside this folder shows that the lock came first (gmb lock "
-            "--publish ORG/NAME)."
-        )
-    when = "before evaluation" if record.before_evaluation else "after a look was taken"
-    commits = f"lock {record.lock_commit[:12]}, look {record.look_commit[:12]}"
-    return f"Published {when}: {record.repo}, {commits}."
 
 
 def _commit_looks(lock: Lock, known: Publication, number: int) -> str:
@@ -107,11 +95,6 @@ def _commit_looks(lock: Lock, known: Publication, number: int) -> str:
     looks = tuple(done if item == own[number] else item for item in held.looks)
     held.model_copy(update={"looks": looks}).write(lock)
     return commit
-
-
-def _publication(lock: Lock) -> Publication | None:
-    published = LooksFile.beside(lock).published
-    return next((item for item in published if item.lock_hash == lock.hash), None)
 
 
 def _folder(lock: Lock) -> str:

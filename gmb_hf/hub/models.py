@@ -20,7 +20,8 @@ import numpy as np
 
 from gmb_hf.base.errors import InputError, choose
 from gmb_hf.base.files import read_json, whole_folder, write_text
-from gmb_hf.base.fingerprints import ContentHash
+from gmb_hf.base.fingerprints import ContentHash, fingerprint
+from gmb_hf.base.pretrained import write_hashes
 from gmb_hf.base.repositories import Pushed, publish
 from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.results import Results
@@ -113,6 +114,7 @@ def create_model(
         with whole_folder(place) as folder, silence_transformers():
             model.save_pretrained(folder)
             words.save_pretrained(folder)
+            write_hashes(folder)
     else:
         design = sequential_preset("replication", FORMAL if preset == "formal" else MODULAR)
         if prime is not None:
@@ -200,13 +202,18 @@ def read_saved_model(folder: str | Path) -> SavedModel:
             f"{held_out.accuracy:.4f} and {held_out.loss:.4f}, the log ends with {accuracy:.4f} "
             f"and {loss:.4f}; train it again"
         )
-    data_seed, rows = config.task.data_seed_of(seed), ContentHash()  # as in a config of a dataset
-    for split, table in config.task.build().split_tables(config.task.share, data_seed).items():
-        rows.extend({"split": split, "row": row} for row in table.to_pylist())
+    data_seed = config.task.data_seed_of(seed)
     fingerprints = {
-        "data": CardFingerprint.of(rows, seed=data_seed, version="v1"),
+        "data": rows_fingerprint(config.task.build(), config.task.share, data_seed),
         "weights": weights_fingerprint(place / WEIGHTS),
     }
+    _check_card(place, fingerprints)
+    example = example_of(place, model, config.task.build(), config.task.share, data_seed)
+    return SavedModel(place, seed, config, log, held_out, fingerprints, example)
+
+
+def _check_card(place: Path, fingerprints: Mapping[str, CardFingerprint]) -> None:
+    """Refuse a model that is not the one that the card beside it tells of."""
     card = Card.read(place) if (place / CARD).exists() else None
     for name, entry in card.entries.items() if card is not None and KEY in card.header else ():
         own = fingerprints.get(name, entry)
@@ -215,8 +222,14 @@ def read_saved_model(folder: str | Path) -> SavedModel:
                 f"{place / CARD}: {name} has the fingerprint {entry.fingerprint}, this model "
                 f"{own.fingerprint}; remove the card, or restore the model"
             )
-    example = example_of(place, model, config.task.build(), config.task.share, data_seed)
-    return SavedModel(place, seed, config, log, held_out, fingerprints, example)
+
+
+def rows_fingerprint(task: Task, share: float, data_seed: int) -> CardFingerprint:
+    """The rows of a task, `share` of them to train on by `data_seed`, as in a dataset's config."""
+    rows = ContentHash()
+    for split, table in task.split_tables(share, data_seed).items():
+        rows.extend({"split": split, "row": row} for row in table.to_pylist())
+    return CardFingerprint.of(rows, seed=data_seed, version="v1")
 
 
 def measure(model: GrokkingTransformerForCausalLM, config: RunConfig, seed: int) -> HeldOut:
@@ -451,7 +464,7 @@ def _dataset_of(pulled: Mapping[str, Any] | None, kind: str, config: str | None)
     }
 
 
-_OF_A_MODEL = {".json", ".safetensors", ".py", ".parquet"}  # no stray file is published
+_OF_A_MODEL = {".json", ".safetensors", ".sha256", ".py", ".parquet"}  # no stray file is published
 
 
 def push_model(
@@ -501,7 +514,8 @@ class DescribedModel:
     """A model of a sequence of tasks, or of text, by the note that its training left beside it.
 
     `learned` says what in a few words; `question` is what its card asks it, with `options` of the
-    call, `answered` what it says; `results` are the rows of a table under `columns`.
+    call, `answered` what it says; `results` are the rows of a table under `columns`. `fingerprints`
+    are those of its "weights" and of its data, by task, or of its "training text".
     """
 
     folder: Path
@@ -513,7 +527,7 @@ class DescribedModel:
     columns: tuple[str, ...]
     results: Sequence[tuple[str, ...]]
     made: dict[str, str]
-    weights: CardFingerprint
+    fingerprints: dict[str, CardFingerprint]
 
 
 def read_described_model(folder: str | Path) -> DescribedModel | None:
@@ -529,7 +543,7 @@ def read_described_model(folder: str | Path) -> DescribedModel | None:
     for name, read in ((SEQUENCE, _of_a_sequence), (TRAINING_TEXT, _of_text)):
         if (place / name).is_file():
             try:
-                return read(place, read_json(place / name))
+                found = read(place, read_json(place / name))
             except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
                 if isinstance(error, InputError):
                     raise
@@ -537,6 +551,8 @@ def read_described_model(folder: str | Path) -> DescribedModel | None:
                     f"{place / name}: does not describe a model ({type(error).__name__}: {error}); "
                     "train it again"
                 ) from None
+            _check_card(place, found.fingerprints)
+            return found
     return None
 
 
@@ -579,7 +595,13 @@ def _of_a_sequence(place: Path, note: Mapping[str, Any]) -> DescribedModel:
             "preset": config.preset,
             "written by default": f"{written} word" + "s" * (written > 1),
         },
-        weights_fingerprint(place / WEIGHTS),
+        {
+            **{
+                name: rows_fingerprint(suite.build(name), suite.train_fraction, suite.data_seed)
+                for name in suite.tasks
+            },
+            "weights": weights_fingerprint(place / WEIGHTS),
+        },
     )
 
 
@@ -599,6 +621,14 @@ def _of_text(place: Path, note: Mapping[str, Any]) -> DescribedModel:
     with silence_transformers():
         write = pipeline("text-generation", model=model, tokenizer=tokenizer, device="cpu")
         found = write(_PROMPT, max_new_tokens=length, do_sample=False)[0]["generated_text"]
+    held, count = str(note["content_hash"]), int(note["documents"])
+    data = CardFingerprint(
+        content_hash=held,
+        item_count=count,
+        seed=None,
+        fingerprint=fingerprint(held, None, count),
+        version="v1",
+    )
     losses = [("training text", note.get("train_loss")), ("held-out text", note.get("test_loss"))]
     return DescribedModel(
         place,
@@ -616,7 +646,7 @@ def _of_text(place: Path, note: Mapping[str, Any]) -> DescribedModel:
             "steps": str(note.get("step", "")),
             "tokenizer": str(note["tokenizer"]),
         },
-        weights_fingerprint(place / WEIGHTS),
+        {"training text": data, "weights": weights_fingerprint(place / WEIGHTS)},
     )
 
 
@@ -625,7 +655,33 @@ def write_short_card(model: DescribedModel, folder: str | Path, *, place: str) -
 
     `place` is how the card's example finds the model, ORG/NAME or a path.
     """
-    header = _header(place, {"weights": model.weights})
+    header = _header(place, model.fingerprints)
     title = Path(place).name
     text = render_card("described_model", header, title=title, model=model, place=place)
     return write_text(Path(folder) / CARD, text)
+
+
+def write_cards(folder: str | Path) -> tuple[list[Path], list[str]]:
+    """Write a card beside each model that a training saved in its folder and that has none.
+
+    Returns their paths, and a line for each model that cannot be described, with the reason.
+    """
+    from gmb_hf.training.checkpoints import LOG
+
+    cards: list[Path] = []
+    notes: list[str] = []
+    for weights in sorted(Path(folder).rglob(WEIGHTS)):
+        place = weights.parent
+        if (place / CARD).exists() or any(
+            one.name.startswith(".") for one in (place, place.parent)
+        ):
+            continue
+        try:
+            if (place / LOG).is_file():
+                saved = read_saved_model(place)
+                cards += write_model_card(saved, place, place=str(place), figures=False)
+            elif (short := read_described_model(place)) is not None:
+                cards.append(write_short_card(short, place, place=str(place)))
+        except InputError as error:
+            notes.append(f"{place} has no card: {error}")
+    return cards, notes

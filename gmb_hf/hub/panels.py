@@ -1,10 +1,10 @@
 """Frozen panels: an explore and a held-out part of run logs, on which scores are compared.
 
-    panels/NAME/README.md         the card: what it asks, how its runs grok, hashes, commands
+    panels/NAME/README.md         the card: its question, how its runs grok, hashes, commands
     panels/NAME/explore.parquet   run logs, float32
     panels/NAME/heldout.parquet   those that evaluations judge
     panels/NAME/design.yaml       the design of that evaluation
-    panels/NAME/looks.yaml        the ledger of those that looked at the held-out part
+    panels/NAME/looks.yaml        the ledger it was published with: who looked at the held-out part
 
 A seed that is trained again differs by rounding, which training amplifies, so that scores are
 compared on frozen logs only (DECISIONS 13). The folder is a dataset: `load_dataset("panels/NAME")`.
@@ -13,8 +13,7 @@ compared on frozen logs only (DECISIONS 13). The folder is a dataset: `load_data
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,15 +23,26 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from gmb_hf._version import __version__
-from gmb_hf.base.documents import Section
+from gmb_hf.base.documents import Section, dump_yaml
 from gmb_hf.base.errors import InputError, choose, unknown
 from gmb_hf.base.escape import number
-from gmb_hf.base.files import claimed, lies_inside, whole_folder, write_text
+from gmb_hf.base.files import lies_inside, whole_folder, write_text
 from gmb_hf.base.fingerprints import SHOWN, source_hash
 from gmb_hf.base.repositories import Pushed, publish
 from gmb_hf.base.schemas import Schema, dated
+from gmb_hf.benchmark.prepare import refuse_copied_runs
 from gmb_hf.design.design import Design
-from gmb_hf.design.lock import Lock
+from gmb_hf.design.ledger import (
+    FOLDER,
+    PANEL_KEY,
+    PLACE,
+    PUBLISHED,
+    RECORD,
+    Ledger,
+    SharedRuns,
+    checked_record,
+    folder_of_panels,
+)
 from gmb_hf.hub.cards import (
     CARD,
     HERE,
@@ -45,20 +55,13 @@ from gmb_hf.hub.cards import (
     verify,
 )
 from gmb_hf.hub.curves import CURVES, CurveRecord, CurveShape
-from gmb_hf.hub.ledger import Ledger, LookedRecord
 from gmb_hf.hub.recipes import RECIPES, Recipe
-from gmb_hf.runs.metadata import EXTERNAL, hub_sources, with_hub_runs
+from gmb_hf.runs.metadata import EXTERNAL, PANEL, with_hub_runs
 from gmb_hf.runs.readers import Sources
 from gmb_hf.runs.runlog import RunLog
 
-PREFIX = "panel:"
 EXPLORE, HELD_OUT = PARTS = ("explore", "heldout")
-DESIGN, LEDGER = "design.yaml", "looks.yaml"
-PANEL_KEY = "gmb_panel"
-PLACE = "GMB_PANELS"
-"""An environment variable: another folder of panels."""
-FOLDER = "panels"
-_TAKEN = "another evaluation writes the ledger of this panel; run it again"
+DESIGN, LEDGER = "design.yaml", PUBLISHED
 
 
 def names() -> tuple[str, ...]:
@@ -71,13 +74,6 @@ def here() -> tuple[str, ...]:
     return tuple(sorted(card.parent.name for card in folder_of_panels().glob(f"*/{CARD}")))
 
 
-def folder_of_panels() -> Path:
-    """Where panels lie: $GMB_PANELS, ./panels, or beside the package in a checkout."""
-    here = Path(os.environ.get(PLACE, FOLDER))
-    beside = Path(__file__).resolve().parents[2] / FOLDER
-    return beside if PLACE not in os.environ and not here.is_dir() else here
-
-
 SCHEMA = Schema("panel", (partial(dated, version=2),))
 
 
@@ -88,10 +84,15 @@ class PanelRecord(Section):
     asks: str
     credit: str = ""
     files: dict[str, str] = Field(description="name -> SHA-256 of its bytes")
-    locks_allowed: int
+    locks_allowed: int = Field(description="by the ledger: who looked may have chosen by it")
     command: str
     versions: dict[str, str]
     curves: CurveRecord | None = None
+    x_checksum: str | None = Field(None, description="of all this; cards of old have none")
+
+    def entry(self) -> dict[str, Any]:
+        """As it stands in the card, with its checksum."""
+        return RECORD.added_to(self.plain())
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,10 @@ class FrozenPanel:
             InputError: there is no such panel, or files of it are missing.
         """
         folder = folder_of_panels() / name
-        again = f"copy panels/{name} of the repository there, or train other runs of the same law"
+        again = (
+            f"copy panels/{name} of the repository there, or train other runs of the same "
+            "configuration"
+        )
         if name not in names():
             raise unknown("panel", name, names())
         if not (folder / CARD).is_file():
@@ -131,6 +135,7 @@ class FrozenPanel:
         """What its card says of it; `InputError` where it says nothing of the kind."""
         where = f"{self.card.where}: {PANEL_KEY}"
         said = self.card.header.get(PANEL_KEY) or {}
+        checked_record(self.card.header, self.card.where)
         return PanelRecord.parse(SCHEMA.opened(said, where=where), where=where)
 
     @property
@@ -145,6 +150,11 @@ class FrozenPanel:
         return {part: paths[0] for part, paths in self.card.shards(self.name).items()}
 
     @property
+    def judged(self) -> bool:
+        """Whether it has a held-out part, on which looks are counted."""
+        return HELD_OUT in self.parts
+
+    @property
     def columns(self) -> set[str]:
         """Those that every part has."""
         return set.intersection(*(set(pq.read_schema(path).names) for path in self.parts.values()))
@@ -152,7 +162,7 @@ class FrozenPanel:
     @property
     def source(self) -> dict[str, str]:
         """How logs, locks and results name it."""
-        about = {"repo": f"{PREFIX}{self.name}", "revision": self.entry.version}
+        about = {"repo": f"{PANEL}{self.name}", "revision": self.entry.version}
         return {**about, "config": self.name, "fingerprint": self.entry.fingerprint}
 
     def check(self) -> None:
@@ -183,11 +193,9 @@ class FrozenPanel:
         parts = self.parts
         chosen = list(parts.values())
         if part is not None:
-            chosen = [parts[choose("part", part, list(parts), where=f"{PREFIX}{self.name}")]]
+            chosen = [parts[choose("part", part, list(parts), where=f"{PANEL}{self.name}")]]
         log = RunLog.read(chosen, **options)
         log.metadata = with_hub_runs(log.metadata, [self.source])
-        if HELD_OUT in parts and part != EXPLORE:
-            log.looks = self
         return log
 
     def faults(self) -> list[str]:
@@ -206,67 +214,19 @@ class FrozenPanel:
 
     # The ledger of locks.
 
+    @property
+    def shared(self) -> SharedRuns:
+        """Its held-out runs, and who has judged them."""
+        return SharedRuns(self.folder, self.card.header)
+
     def ledger(self) -> Ledger:
-        """Every lock that looked, oldest first."""
-        return Ledger.read(self.folder / LEDGER)
-
-    def refuse_worn_out(self, judge: Lock | Design) -> None:
-        """Refuse another lock, or design without one, where as many as the card allows have looked.
-
-        Raises:
-            InputError: the panel is worn out.
-        """
-        known, allowed = self.ledger().locks, self.record.locks_allowed
-        if len(known) >= allowed and not LookedRecord.by(judge).among(known):
-            raise InputError(
-                f"panel {self.name!r}: {len(known)} locks have judged its held-out runs, as many "
-                f"as its card allows; judge on runs that nobody has looked at"
-            )
-
-    def keep_look(self, judge: Lock | Design) -> int:
-        """Write a lock, or a design without one, into the ledger, once; returns how many it has."""
-        path = self.folder / LEDGER
-        with claimed(path, _TAKEN):
-            known, look = self.ledger().locks, LookedRecord.by(judge)
-            if not look.among(known):
-                known = (*known, look)
-                Ledger(locks=known).write(path)
-        return len(known)
+        """Every lock that looked: those it was published with, then those of this machine."""
+        return self.shared.ledger()
 
 
-def named(sources: Sequence[str]) -> FrozenPanel | None:
-    """The panel that `--runs` names, where it names one and nothing beside it."""
-    if len(sources) != 1 or not sources[0].startswith(PREFIX):
-        return None
-    return FrozenPanel.find(sources[0].removeprefix(PREFIX))
-
-
-def panel_of(log: RunLog) -> FrozenPanel | None:
-    """The panel that a log was read from; None where it, or a part of it, is from elsewhere."""
-    sources = hub_sources(log.metadata)
-    found = [one["repo"] for one in sources if one["what"] == "runs"]
-    if len(found) != 1 or not found[0].startswith(PREFIX):
-        return None
-    return FrozenPanel.find(found[0].removeprefix(PREFIX))
-
-
-@contextmanager
-def naming_panels(log: RunLog) -> Iterator[None]:
-    """Where runs of a panel lack a column, say which panels have it; other errors pass as they are.
-
-    Raises:
-        InputError: that error, with the panels in its message.
-    """
-    try:
-        yield
-    except InputError as error:
-        column = error.location.get("column")
-        if error.code != "missing_column" or panel_of(log) is None:
-            raise
-        found = [FrozenPanel.find(name) for name in here()]
-        having = [panel.name for panel in found if column in panel.columns]
-        said = f"panels that have it: {', '.join(having)}" if having else "no panel here has it"
-        raise error.reworded(f"{error}; {said}") from error
+def having(column: object) -> list[FrozenPanel]:
+    """The panels that are here and have a column in every part."""
+    return [panel for panel in map(FrozenPanel.find, here()) if column in panel.columns]
 
 
 # Making one.
@@ -343,12 +303,13 @@ def freeze(
         parts: the runs by part.
         design: of its evaluation, with the seeds of its parts.
         out: its folder, which is new.
-        command: that makes runs of the same law.
+        command: that makes runs of the same configuration.
 
     Raises:
-        InputError: a panel is there already, or the disk is full.
+        InputError: a panel is there already, two of its runs are copies, or the disk is full.
     """
     refuse_frozen(out)
+    refuse_copied_runs(RunLog.concat(list(parts.values())), design, f"panel {recipe.name!r}")
     out.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(out) as workshop:
         shards = {
@@ -381,7 +342,7 @@ def freeze(
                 }
             ],
             KEY: {recipe.name: entry.entry()},
-            PANEL_KEY: record.plain(),
+            PANEL_KEY: record.entry(),
         }
         text = render_card(
             "panel",
@@ -433,6 +394,8 @@ def push_panels(chosen: Sequence[str], repo_id: str, *, private: bool = False) -
         panel.check()
         files |= {f"{panel.name}/{file}": panel.folder / file for file in panel.record.files}
         files[f"{panel.name}/{CARD}"] = panel.card.path
+        if (ledger := panel.ledger()).locks:
+            files[f"{panel.name}/{LEDGER}"] = dump_yaml(ledger.as_read()).encode("utf-8")
     header = {
         "pretty_name": "GMB panels",
         "license": sorted({str(panel.card.header["license"]) for panel in found}),
@@ -448,7 +411,7 @@ def push_panels(chosen: Sequence[str], repo_id: str, *, private: bool = False) -
             for panel in found
         ],
         KEY: {panel.name: panel.entry.entry() for panel in found},
-        PANEL_KEY: {panel.name: panel.record.plain() for panel in found},
+        PANEL_KEY: {panel.name: panel.record.entry() for panel in found},
     }
     text = render_card("panels", header, panels=found).replace(HERE, repo_id)
     files[CARD] = text.encode("utf-8")

@@ -14,17 +14,22 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 import numpy as np
+from pydantic import Field
 
+from gmb_hf.base.documents import Many, Section, load_yaml
 from gmb_hf.base.errors import InputError, unknown
+from gmb_hf.base.escape import one_line
 from gmb_hf.base.plugins import load_plugins
 from gmb_hf.indicators.causal import Values
 from gmb_hf.runs.panel import Panel
@@ -46,20 +51,77 @@ FAMILIES: tuple[str, ...] = get_args(Family)
 Kind = Literal["label-free", "label-using", "task-aware"]
 KINDS: tuple[str, ...] = get_args(Kind)
 
+LABEL_USING = frozenset(
+    (
+        *("test_acc", "test_loss", "test_margin_q10", "test_margin_q50", "test_margin_q90"),
+        *("test_class_distance", "restricted_loss", "excluded_loss"),
+        *("correction_rate", "crucible_margin_q10"),
+    )
+)
+"""Columns of a run log that are made with held-out labels; those of others are known by name."""
+TASK_AWARE = frozenset(
+    (
+        *("embedding_gini", "unembedding_gini", "embedding_balance", "embedding_density"),
+        *("embedding_participation", "embedding_top8"),
+        *("frequency_rank", "frequency_synchronisation", "agop_circulant_deviation"),
+        *("swap_agreement", "swap_divergence", "prefix_matching", "previous_token"),
+    )
+)
+"""Columns that know the operation, or the basis in which the task is solved."""
+_HELD_OUT_NAME = re.compile(
+    r"(test|eval|val|valid|validation|held_?out)[_/.-](?:.*[_/.-])?"
+    r"(loss|acc|accuracy|error|f1|perplexity|margin.*)",
+    re.IGNORECASE,
+)
+
+
+def kind_of_columns(columns: Iterable[str]) -> Kind:
+    """What a score is told that reads these columns, whatever its author says of it."""
+    names = list(columns)
+    if any(name in LABEL_USING or _HELD_OUT_NAME.fullmatch(name) for name in names):
+        return "label-using"
+    return "task-aware" if TASK_AWARE.intersection(names) else "label-free"
+
 
 class Observables:
     """What an indicator sees: columns as arrays, float64 [R, T], and windows in checkpoints.
 
     The column "step" gives the steps. `cadence` is the steps between checkpoints, or how to find
-    out, which is asked where it is needed.
+    out, which is asked where it is needed. `known`: scores that are computed already, by their
+    `score_key`.
     """
 
-    def __init__(self, columns: Callable[[str], Values], cadence: int | Callable[[], int]) -> None:
+    def __init__(
+        self,
+        columns: Callable[[str], Values],
+        cadence: int | Callable[[], int],
+        known: Mapping[tuple[Any, ...], Values] = MappingProxyType({}),
+    ) -> None:
         self._columns = columns
         self._cadence = cadence
+        self.known = known
 
     def __getitem__(self, column: str) -> Values:
         return self._columns(column)
+
+    def only(self, indicator: Indicator) -> Observables:
+        """The columns that an indicator says it needs; it gets no others.
+
+        Asked for another one, they raise `InputError`. What it writes into them nobody else sees.
+        """
+
+        def column(name: str) -> Values:
+            if name not in indicator.needs:
+                raise InputError(
+                    f"reads column {name!r}, which is not among its needs "
+                    f"({', '.join(indicator.needs)}); add it there, so that all can see what the "
+                    "score is made of",
+                    code="undeclared_column",
+                    column=name,
+                )
+            return self._columns(name).copy()
+
+        return Observables(column, self._cadence)
 
     @cached_property
     def cadence(self) -> int:
@@ -174,6 +236,7 @@ class Indicator:
 
 
 _REGISTRY: dict[str, Indicator] = {}
+_OWN: dict[str, Indicator] = {}  # those that this package registers; filled when it has done so
 
 
 def register(
@@ -195,7 +258,8 @@ def register(
     """Enter the decorated function in the catalogue; the arguments are the fields of `Indicator`.
 
     Its keyword-only arguments are the parameters, their defaults the declared ones. The package is
-    that of the caller.
+    that of the caller. An indicator that reads a column made with held-out labels sees them, and
+    one that reads a column of the task's basis is task-aware, whatever is said here.
 
     Raises:
         InputError: the name is taken, or the declaration is inconsistent.
@@ -204,34 +268,50 @@ def register(
     owner = _package_of_caller() if package is None else package
 
     def enter(function: Callable[..., Values]) -> Callable[..., Values]:
-        if name in _REGISTRY:
-            message = f"indicator {name!r} is registered already; choose another name"
-            raise InputError(message, code="repeated_name", name=name)
         parameters = {
             key: parameter.default
             for key, parameter in inspect.signature(function).parameters.items()
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY
         }
-        _REGISTRY[name] = Indicator(
-            name=name,
-            family=family,
-            summary=summary,
-            needs=needs,
-            function=function,
-            source=source,
-            sees_test_labels=sees_test_labels,
-            orientation=orientation,
-            parameters=MappingProxyType(parameters),
-            minimum_checkpoints=MappingProxyType(dict(minimum_checkpoints or {})),
-            window_parameter=window_parameter,
-            kind=kind,
-            rule=rule,
-            published=published,
-            package=owner,
+        _enter(
+            Indicator(
+                name=name,
+                family=family,
+                summary=summary,
+                needs=needs,
+                function=function,
+                source=source,
+                sees_test_labels=sees_test_labels,
+                orientation=orientation,
+                parameters=MappingProxyType(parameters),
+                minimum_checkpoints=MappingProxyType(dict(minimum_checkpoints or {})),
+                window_parameter=window_parameter,
+                kind=kind,
+                rule=rule,
+                published=published,
+                package=owner,
+            )
         )
         return function
 
     return enter
+
+
+def _enter(indicator: Indicator) -> None:
+    name = indicator.name
+    if name in _REGISTRY:
+        message = f"indicator {name!r} is registered already; choose another name"
+        raise InputError(message, code="repeated_name", name=name)
+    if isinstance(indicator.needs, str) or not indicator.needs:
+        message = f"indicator {name!r}: needs must be a tuple of columns, ('step',) at least"
+        raise InputError(f"{message}, got {indicator.needs!r}", code="bad_value", name=name)
+    # What a score is told follows from what it reads; its author may only say more.
+    read = kind_of_columns(indicator.needs)
+    if read == "label-using":
+        indicator = replace(indicator, kind=read, sees_test_labels=True)
+    elif read == "task-aware" and indicator.kind == "label-free":
+        indicator = replace(indicator, kind=read)
+    _REGISTRY[name] = indicator
 
 
 def _package_of_caller() -> str:
@@ -247,6 +327,7 @@ def register_column(
     column: str | tuple[str, ...] = (),
     formula: Callable[..., Values] = lambda values: values,
     trailing: Callable[..., Values] | None = None,
+    parameters: Mapping[str, float | int] | None = None,
     low: bool = False,
     **declared: Any,
 ) -> None:
@@ -257,25 +338,92 @@ def register_column(
         column: one or several of the run log; by default that of the indicator's name.
         formula: of the columns' values, float64 [R, T] each.
         trailing: in its place, a formula of the values and of a window in checkpoints.
+        parameters: name -> default. The formula is given those whose name ends in "window" after
+            the values, in checkpoints, and the others by their names.
         low: low values mean risk, which turns the orientation and ends the summary.
         **declared: family and what else `register` takes.
     """
     needs = (column,) if isinstance(column, str) else column or (name,)
+    defaults = dict(parameters or {})
     if low:
         summary, declared["orientation"] = f"{summary}, low meaning risk", -1
-
-    def whole(seen: Observables) -> Values:
-        return formula(*map(seen.__getitem__, needs))
-
-    def windowed(seen: Observables, *, window: int = 100) -> Values:
-        assert trailing is not None
-        return trailing(*map(seen.__getitem__, needs), seen.checkpoints(window))
-
     if trailing is not None:
+        formula, defaults = trailing, {"window": 100, **defaults}
         declared["window_parameter"] = "window"
+
+    def function(seen: Observables, **given: Any) -> Values:
+        windows = [
+            seen.checkpoints(given.pop(key), name=key) for key in defaults if key.endswith("window")
+        ]
+        return formula(*map(seen.__getitem__, needs), *windows, **given)
+
     declared.setdefault("package", _package_of_caller())
-    enter = register(name, summary=summary, source=source, needs=needs, **declared)
-    enter(whole if trailing is None else windowed)
+    _enter(
+        Indicator(
+            name=name,
+            summary=summary,
+            source=source,
+            needs=needs,
+            function=function,
+            parameters=MappingProxyType(defaults),
+            **declared,
+        )
+    )
+
+
+class Declaration(Section):
+    """One indicator, in the words of `register_column`.
+
+    Attributes:
+        column: one or several of the run log; by default that of the indicator's name.
+        formula: the name of a function of the columns; None: the column as it stands.
+        trailing: in its place, of one that is told a window too, in checkpoints, which the
+            robustness layer varies.
+        parameters: further ones, and a window other than 100 steps. Those whose name ends in
+            "window" are in steps.
+        low: low values mean risk, which the summary then says.
+    """
+
+    name: str
+    summary: str
+    source: str
+    family: Family
+    column: str | Many[str] = ()
+    formula: str | None = None
+    trailing: str | None = None
+    parameters: dict[str, int | float] = Field(default_factory=dict)
+    minimum_checkpoints: dict[str, int] = Field(default_factory=dict)
+    orientation: int = 1
+    low: bool = False
+    kind: Kind = "label-free"
+    sees_test_labels: bool = False
+    rule: bool = False
+
+
+class _Declarations(Section):
+    indicators: Many[Declaration]
+
+
+def register_declared(path: Path, formulas: Iterable[Callable[..., Values]], **shared: Any) -> None:
+    """Enter the indicators of a file in the catalogue.
+
+    Args:
+        path: a YAML list of declarations.
+        formulas: what they may name.
+        **shared: what `register_column` takes, of all of them.
+
+    Raises:
+        InputError: it is no such file (the path of a wrong field is named), a formula is unknown
+            (the nearest is named), or a name is taken.
+    """
+    known = {formula.__name__: formula for formula in formulas}
+    for one in _Declarations.parse({"indicators": load_yaml(path)}, where=str(path)).indicators:
+        given = one.model_dump(exclude_unset=True)
+        for key in {"formula", "trailing"}.intersection(given):
+            if given[key] not in known:
+                raise unknown("formula", given[key], known, where=f"{path}: {one.name}")
+            given[key] = known[given[key]]
+        register_column(**given, **shared)
 
 
 def names() -> tuple[str, ...]:
@@ -303,16 +451,24 @@ def get(name: str) -> Indicator:
 
 
 @contextmanager
-def standing_in(indicators: Iterable[Indicator]) -> Iterator[None]:
-    """Meanwhile these indicators stand under their names, whatever was registered there."""
+def standing_in(indicators: Iterable[Indicator], *, own: bool = True) -> Iterator[None]:
+    """Meanwhile these indicators stand under their names, whatever was registered there.
+
+    `own`: they are made by this package, and trusted.
+    """
     _load()
-    before = dict(_REGISTRY)
-    _REGISTRY.update({entry.name: entry for entry in indicators})
+    before, trusted = dict(_REGISTRY), dict(_OWN)
+    found = {entry.name: entry for entry in indicators}
+    _REGISTRY.update(found)
+    if own:
+        _OWN.update(found)
     try:
         yield
     finally:
         _REGISTRY.clear()
         _REGISTRY.update(before)
+        _OWN.clear()
+        _OWN.update(trusted)
 
 
 def compute(
@@ -344,6 +500,11 @@ def compute(
     return grid.with_values(scored(entry, seen, parameters, sign=sign), name=entry.name)
 
 
+def score_key(entry: Indicator, parameters: Mapping[str, Any], sign: int | None) -> tuple[Any, ...]:
+    """Equal of scores that are the same numbers on the same runs."""
+    return (entry.name, -1 if sign == -1 else 1, *sorted(entry.with_defaults(parameters).items()))
+
+
 def scored(
     entry: Indicator, seen: Observables, parameters: Mapping[str, Any], *, sign: int | None = None
 ) -> Values:
@@ -356,21 +517,66 @@ def scored(
         message = f"indicator {entry.name!r}: sign must be 1 or -1, got {sign!r}"
         raise InputError(message, code="bad_value", name=entry.name)
     settings = entry.with_defaults(parameters)
+    if seen.known and (known := seen.known.get(score_key(entry, settings, sign))) is not None:
+        return known
     try:
         for name in entry.windows:
             least = entry.minimum_checkpoints.get(name, 1)
             seen.checkpoints(int(settings[name]), at_least=least, name=name)
-        values = entry.function(seen, **settings)
+        values = _values_of(entry, seen, settings)
     except InputError as error:
         raise error.reworded(f"indicator {entry.name!r}: {error}") from error
     oriented = values * float(entry.orientation * (1 if sign is None else sign))
     return np.asarray(oriented)
 
 
+def _values_of(entry: Indicator, seen: Observables, settings: Mapping[str, float | int]) -> Values:
+    """What the function of an indicator returns; that of another package is not trusted.
+
+    Raises:
+        InputError: it fails, or returns no number for each row of its columns.
+    """
+    if not is_foreign(entry):
+        return entry.function(seen, **settings)
+    try:
+        found = np.asarray(entry.function(seen.only(entry), **settings))
+        values = found.astype(np.float64, casting="same_kind")
+    except (InputError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # of another package: any kind
+        of = f" of {entry.package}" if entry.package else ""
+        raise InputError(
+            f"the function{of} failed: {one_line(f'{type(error).__name__}: {error}')}; repair it, "
+            "or leave the indicator out",
+            code="indicator_failed",
+        ) from error
+    name, shape = entry.needs[0], seen[entry.needs[0]].shape
+    if values.shape != shape:
+        raise InputError(
+            f"returned values of shape {list(values.shape)} for columns of shape {list(shape)} "
+            f"({name}): one value for each run and checkpoint is needed",
+            code="bad_shape",
+        )
+    return values
+
+
+def is_foreign(entry: Indicator) -> bool:
+    """Whether an indicator was registered by anybody but this package.
+
+    What was never registered, a column or an ensemble, is made here.
+    """
+    _load()
+    registered = _REGISTRY.get(entry.name)
+    known = registered is not None and registered.function is entry.function
+    return known and _OWN.get(entry.name) is not registered
+
+
 @cache
 def _load() -> None:
+    before = set(_REGISTRY)
     for module in (".formulas", ".published"):
         importlib.import_module(module, __package__)
+    _OWN.update({name: entry for name, entry in _REGISTRY.items() if name not in before})
     # Importing a module registers its indicators, also that of another package.
     load_plugins("gmb_hf.indicators", lambda name, module: None)
 

@@ -32,11 +32,12 @@ from gmb_hf.jobs.trial import judge
 from gmb_hf.monitor.monitor import AlarmMonitor
 from gmb_hf.report import style
 from gmb_hf.report.style import save_figure
+from gmb_hf.runs.metadata import SYSTEM
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.config import RunConfig, parse_seeds
 from gmb_hf.training.folder import finished_seeds
 from gmb_hf.training.launch import Bar
-from gmb_hf.training.seeds import train_stacked
+from gmb_hf.training.seeds import system_shown, train_stacked
 
 PANEL = "quick-29"
 SEEDS = "700000:700006"
@@ -110,11 +111,12 @@ def demo(
     made = frozen.read(EXPLORE).metadata
     if not isinstance(made.get("config"), dict):
         raise InputError(f"panel {panel!r}: its logs do not say what was trained; choose another")
+    config = RunConfig.from_dict({"preset": made.get("preset", "custom"), **made["config"]})
     shown: Any = {"figures": figures, "counting": counting, "exploring": False}
-    results = judge(frozen, folder / panel, **shown)
+    about = {SYSTEM: system_shown(config)}  # panels may be older than this entry
+    results = judge(frozen, folder / panel, about=about, **shown)
     on_verdicts(results)
     lock = Lock.read(folder / panel / "lock.yaml")
-    config = RunConfig.from_dict({"preset": made.get("preset", "custom"), **made["config"]})
     log = _fresh(config, parse_seeds(seeds), folder / FRESH, lock, results, say)
     acting, watched = watch(log, lock, results)
     table = watched_table(watched)
@@ -225,13 +227,9 @@ def watched_table(watched: Sequence[Watched]) -> Table:
     return Table(columns, rows, name="watched")
 
 
+@style.house_style()
 def watched_curves(log: RunLog, metric: str, watched: Sequence[Watched]) -> Figure:
     """Held-out and training accuracy of each run, with its alarm and its event marked."""
-    with style.house_style():
-        return _watched_curves(log, metric, watched)
-
-
-def _watched_curves(log: RunLog, metric: str, watched: Sequence[Watched]) -> Figure:
     columns = min(3, len(watched))
     figure, axes = style.panel_grid(len(watched), columns, width=7.2, panel_height=1.75)
     panel = log.panel(metric)
@@ -247,7 +245,7 @@ def _watched_curves(log: RunLog, metric: str, watched: Sequence[Watched]) -> Fig
         if one.event is not None:
             at = panel.values[place][panel.steps[place] == one.event]
             own.plot([one.event], at[:1], "o", color=style.INK, markersize=4)
-        ahead = f", {one.lead:,} steps ahead" if one.lead is not None else ""
+        ahead = f", lead time {one.lead:,} steps" if one.lead is not None else ""
         own.set_title(f"{style.shorten(one.run, 28)}\n{_said(one)}{ahead}", fontsize=7.5)
         own.set_ylim(-0.02, 1.03)
         style.rate_axis(own.yaxis)

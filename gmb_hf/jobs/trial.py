@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -204,10 +205,12 @@ def judge(
     figures: bool,
     counting: Counting = _no_counting,
     exploring: bool = True,
+    about: Mapping[str, Any] | None = None,
 ) -> Results:
     """Explore, lock and evaluate one panel in a folder, or read what an earlier call left there.
 
-    The lock does not need what exploring shows, which is for readers.
+    The lock does not need what exploring shows, which is for readers. `about` is what the metadata
+    of explore runs say where a panel was frozen before they did.
     """
     place, path = folder / "lock.yaml", folder / "results.yaml"
     lock = Lock.read(place) if place.exists() else None
@@ -225,7 +228,9 @@ def judge(
                 return held
     design = panel.design() if lock is None else lock.design
     if lock is None:
-        explored = prepare(panel.read(EXPLORE), design)
+        log = panel.read(EXPLORE)
+        log.metadata = {**(about or {}), **log.metadata}
+        explored = prepare(log, design)
         count = len(explored.entries)
         if exploring:
             with counting(f"{panel.name}: exploring", count) as done:
@@ -251,9 +256,9 @@ def _transferred(
     if held is None or held.x_provenance is None or held.x_provenance.lock_hash != lock.hash:
         try:
             # A look of its own: the lock file beside it keeps the looks at its own panel.
-            judged = evaluate_lock(
-                Lock.read(lock.write(place / "lock.yaml")), panel.read(HELD_OUT), transfer=True
-            )
+            own = Lock.read(lock.write(place / "lock.yaml"))
+            # What a trial shows of a panel is one look, which its own lock has taken.
+            judged = evaluate_lock(own, panel.read(HELD_OUT), transfer=True, counted=True)
         except InputError as error:
             return Transfer(lock_of, panel.name, None, None, str(error))
         publish(judged, place, figures=False)
@@ -263,7 +268,7 @@ def _transferred(
         for row in rows_of(panel.name, held)
         if row.item.name in supported and row.item.x_sees_test_labels is False
     ]
-    best = max(rows, key=_detected, default=None)
+    best = max(rows, key=attrgetter("detected"), default=None)
     return Transfer(lock_of, panel.name, best, sum(row.supported for row in rows))
 
 
@@ -290,10 +295,10 @@ class TrialRow(NamedTuple):
         """Whether its label is the one that lets a score act."""
         return self.item.label == SUPPORTED
 
-
-def _detected(row: TrialRow) -> float:
-    """Its detection rate, 0 without events."""
-    return row.at.detection_rate or 0.0
+    @property
+    def detected(self) -> float:
+        """Its detection rate, 0 without events."""
+        return self.at.detection_rate or 0.0
 
 
 class Transfer(NamedTuple):
@@ -354,7 +359,7 @@ def _ranked(rows: Sequence[TrialRow], panels: Sequence[str]) -> list[list[TrialR
         by_signal.setdefault(row.item.name, {})[row.panel] = row
 
     def worth(held: Mapping[str, TrialRow]) -> float:
-        return float(np.mean([*map(_detected, held.values())]))
+        return float(np.mean([row.detected for row in held.values()]))
 
     ordered = sorted(by_signal.values(), key=worth, reverse=True)
     return [[held.get(panel) for panel in panels] for held in ordered]
@@ -396,7 +401,7 @@ def signals_by_panels(rows: Sequence[TrialRow], panels: Sequence[str]) -> Figure
     drawn: list[tuple[str, list[list[TrialRow | None]], str]] = []
     for kind, held in groups:
         most = _MOST.get(kind, _MOST_OF_OTHERS)
-        rest = [_detected(row) for line in held[most:] for row in line if row is not None]
+        rest = [row.detected for line in held[most:] for row in line if row is not None]
         more = f"and {len(held) - most} more, none above {max(rest):.0%}" if rest else ""
         if held:
             drawn.append((kind, held[:most], more))
@@ -452,81 +457,26 @@ def _cell(axes: Axes, x: int, y: float, row: TrialRow | None) -> None:
         axes.plot([x + 0.34], [y - 0.2], marker="o", markersize=1.6, color=ink)
 
 
-_SAID = 3  # panels of which a sentence names each
+_TOLD = {"label-using": " (sees held-out labels)", "task-aware": " (knows the task)"}
+_MOST_NAMED = 3  # panels of which a sentence names each
 
 
 def measured(claim: Claim, rows: Sequence[TrialRow], panels: Sequence[str]) -> str:
-    """What the trial found of one claim, in one sentence of Markdown.
-
-    The best of several calibrated measures is named as such, then where another detects most; a
-    rule of the paper's own is told apart, with its false-alarm rate.
-    """
+    """What the trial found of one claim, in one sentence of Markdown."""
     own = [row for row in rows if row.item.name in claim.indicators]
-    said = []
-    for kind in KINDS:
-        of_kind = _ranked([row for row in own if row.kind == kind], panels)
-        said += _rules(of_kind) if kind == RULE else _best_of(of_kind)
-    if not said:
-        return "Not measured: no panel of this trial has its columns."
-    return f"Here {'; '.join(said)}."
-
-
-def _best_of(held: Sequence[Sequence[TrialRow | None]]) -> list[str]:
-    """Calibrated measures of one kind: the best on average, and where another one detects most."""
-    if not held:
-        return []
-    first, *others = held
-    what = _named(first)
-    if others:
-        what = f"the best of {len(held)} measures on average, {what},"
-    at = [row.panel for row in first if row is not None and row.supported]
-    said = f"{what} detected {_shares(first)} (supported on {', '.join(at) if at else 'no panel'})"
-    if others:
-        rows = [row for line in others for row in line if row is not None]
-        most = max(rows, key=_detected)
-        said += (
-            f", and the most of another is {_detected(most):.0%}, `{most.item.name}` on "
-            f"{most.panel}"
-        )
-    return [said]
-
-
-def _rules(held: Sequence[Sequence[TrialRow | None]]) -> list[str]:
-    return [
-        f"the rule {_named(one)} as it stands detected {_shares(one, false=True)}" for one in held
-    ]
-
-
-def _named(line: Sequence[TrialRow | None]) -> str:
-    """A signal's name, with what it is told where that is more than the run."""
-    row = next(row for row in line if row is not None)
-    kind = catalogue.get(row.item.name).kind
-    told = {"label-using": " (sees held-out labels)", "task-aware": " (knows the task)"}
-    return f"`{row.item.name}`{told.get(kind, '')}"
-
-
-def _shares(line: Sequence[TrialRow | None], *, false: bool = False) -> str:
-    """Detection rates by panel with their intervals, and false-alarm rates.
-
-    Of many panels the least and the most, since the tables have every number.
-    """
-    held = [row for row in line if row is not None]
-    if len(held) > _SAID:
-        held = sorted(held, key=_detected)
-        return f"{_share(held[0], false)} to {_share(held[-1], false)}"
-    said = [_share(row, false) for row in held]
-    return ", ".join(said[:-1]) + (" and " if len(said) > 1 else "") + said[-1]
-
-
-def _share(row: TrialRow, false: bool) -> str:
-    if row.at.detection_rate is None:
-        return f"none of the events on {row.panel}"
-    share, within = f"{row.at.detection_rate:.0%}", row.at.detection_interval
-    if within is not None:
-        share += f" [{100 * within.low:.0f}, {100 * within.high:.0f}]"
-    if false and row.at.false_alarm_rate is not None:
-        share += f", with a false alarm in {row.at.false_alarm_rate:.0%} of runs,"
-    return f"{share} on {row.panel}"
+    ranked = {
+        kind: [
+            [row for row in line if row is not None]
+            for line in _ranked([row for row in own if row.kind == kind], panels)
+        ]
+        for kind in KINDS
+    }
+    return template("measured.md.j2").render(
+        kinds={kind: lines for kind, lines in ranked.items() if lines},
+        rule=RULE,
+        told={name: _TOLD.get(catalogue.get(name).kind, "") for name in {r.item.name for r in own}},
+        most_named=_MOST_NAMED,
+    )
 
 
 def render_trial(
@@ -572,5 +522,5 @@ def _best(rows: Sequence[TrialRow], panels: Sequence[str]) -> list[tuple[str, st
             own = [row for row in rows if row.panel == panel and row.kind == kind]
             known = [row for row in own if row.at.detection_rate is not None]
             if known:
-                found.append((panel, kind, max(known, key=_detected)))
+                found.append((panel, kind, max(known, key=attrgetter("detected"))))
     return found

@@ -109,8 +109,9 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
             )
         if not self.initializer_range > 0:
             raise ValueError(f"initializer_range must be positive, got {self.initializer_range!r}")
-        if not isinstance(self.layer_norm, bool):
-            raise ValueError(f"layer_norm must be True or False, got {self.layer_norm!r}")
+        for name in ("layer_norm", "halting"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
         self._check_variant()
         self._check_loops()
         if self.uncached:
@@ -148,8 +149,6 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
             raise ValueError(f"hebbian_rate must be a positive number, got {rate!r}")
 
     def _check_loops(self) -> None:
-        if not isinstance(self.halting, bool):
-            raise ValueError(f"halting must be True or False, got {self.halting!r}")
         if self.cycles is None:
             if self.inner_steps is not None:
                 raise ValueError(f"inner_steps={self.inner_steps!r} needs cycles; set cycles too")
@@ -209,9 +208,8 @@ class GrokkingTransformerConfig(PreTrainedConfig):  # type: ignore[misc]
     @classmethod
     def formal(cls, **overrides: Any) -> GrokkingTransformerConfig:
         """The protocol's preset for formal languages: block 24, vocabulary 101, 2 x 4 x 128."""
-        special = {"bos_token_id": 99, "eos_token_id": 100, "pad_token_id": 100}
-        shape = {"vocab_size": 101, "max_position_embeddings": 24}
-        return cls(**{**shape, **special, **overrides})
+        # The special tokens are those of modular arithmetic with the prime 97.
+        return cls.grokking(97, **{"max_position_embeddings": 24, **overrides})
 
 
 def least_band(width: int, hidden_units: int) -> int:

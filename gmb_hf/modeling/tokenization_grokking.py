@@ -62,10 +62,8 @@ class GrokkingTokenizer(PreTrainedTokenizerFast):  # type: ignore[misc]
         words: dict[int, str] = {}
         shared: dict[str, int] = {}
         for task in tasks:
-            if (task.vocabulary.bos, task.vocabulary.eos) != (
-                first.vocabulary.bos,
-                first.vocabulary.eos,
-            ):
+            own, usual = task.vocabulary, first.vocabulary
+            if (own.bos, own.eos) != (usual.bos, usual.eos):
                 raise InputError(f"{task.name} and {first.name} have other special tokens")
             for word, number in task.words().items():
                 if words.setdefault(number, word) != word:

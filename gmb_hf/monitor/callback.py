@@ -1,8 +1,8 @@
 """The alarm inside a training: a callback of transformers' Trainer, and a hook for Accelerate.
 
-    trainer.add_callback(GMBCallback("lock.yaml", "results.yaml", action="pause", heldout=rows))
+    trainer.add_callback(GMBCallback("lock.yaml", "results.yaml", system=task, heldout=rows))
 
-    watched = watch(accelerator, model, "lock.yaml", "results.yaml", action="stop", heldout=rows)
+    watched = watch(accelerator, model, "lock.yaml", "results.yaml", system=task, heldout=rows)
     watched.step(0)
     for step, batch in enumerate(loader, start=1):
         ...
@@ -35,7 +35,7 @@ from gmb_hf.base.files import clear_os_errors
 from gmb_hf.benchmark.results import Results
 from gmb_hf.design.lock import Lock
 from gmb_hf.monitor.monitor import AlarmMonitor, read_state, write_state
-from gmb_hf.monitor.observe import Extra, ModelObserver, Parts
+from gmb_hf.monitor.observe import Extra, ModelObserver, Parts, seen_system
 from gmb_hf.monitor.reading import Reading, State, Unit
 from gmb_hf.training.tracking import Tracking, installed
 
@@ -65,7 +65,7 @@ class MonitorOptions(TypedDict, total=False):
     unit: Unit
     budget: float | None
     target: float | None
-    system: Mapping[str, Any] | None
+    system: Mapping[str, Any] | Literal["as locked"] | None
 
 
 class WatchOptions(MonitorOptions, total=False):
@@ -120,6 +120,7 @@ class RunWatch:
         self.action = choose("action", action, ACTIONS)
         self._on_alarm = on_alarm
         self.monitor = AlarmMonitor(lock, results, show=show, **options)
+        self.monitor.see({})  # what there is to see comes with each checkpoint
         needs = (*self.monitor.needs, *self.monitor.shown_needs)
         given = {"heldout": heldout, "train": train, "parts": parts, "extra": extra}
         self._observer = ModelObserver(needs, **given)
@@ -149,9 +150,9 @@ class RunWatch:
         for note in self.monitor.notes:
             logger.warning("%s", note)
 
-    def check(self, model: torch.nn.Module, step: int) -> bool:
+    def check(self, model: torch.nn.Module, step: int, optimizer: Any = None) -> bool:
         """Read the checkpoint after so many updates; whether its alarm is to be acted upon."""
-        reading = self._attempt(step, lambda: self._read(model, step))
+        reading = self._attempt(step, lambda: self._read(model, step, optimizer))
         if reading is None:
             return False
         self.last = reading
@@ -180,14 +181,10 @@ class RunWatch:
 
         A watch that missed the beginning has no say: without the state it abstains.
         """
-
-        def load() -> None:
-            if isinstance(source, Path):
-                self.load_state_dict(read_state(source), where=str(source))
-            else:
-                self.load_state_dict(source)
-
-        self._attempt(step, load)
+        if isinstance(source, Path):
+            self._attempt(step, lambda: self.load_state_dict(read_state(source), where=str(source)))
+        else:
+            self._attempt(step, lambda: self.load_state_dict(source))
 
     def state_dict(self) -> dict[str, Any]:
         """All that the watch remembers of the run, as plain data that JSON can hold.
@@ -216,7 +213,8 @@ class RunWatch:
         if self.failed is not None:
             logger.warning("the monitor had failed before, and abstains: %s", self.failed)
 
-    def _read(self, model: torch.nn.Module, step: int) -> Reading:
+    def _read(self, model: torch.nn.Module, step: int, optimizer: Any) -> Reading:
+        self.monitor.see(seen_system(model, optimizer))
         columns = self._observer.measure(model, step)
         reading = self.monitor.update(step=step, **columns)
         numbers = {**columns, **{f"{one.name}.score": one.score for one in reading.indicators}}
@@ -286,6 +284,8 @@ _ENDS = ("pause", "stop")
 class GMBCallback(TrainerCallback):  # type: ignore[misc]
     """Watches the model that a Trainer trains.
 
+    Model and optimizer are compared with the lock's; `system` says what nobody can see, the task.
+
     Every checkpoint's observables, scores and state go to `gmb_monitor.jsonl` in the output folder;
     each of the Trainer's own checkpoints holds the state of the monitor, so that a resumed training
     is watched on.
@@ -330,7 +330,7 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
             if step:
                 self.watch.resume(_state_path(args, step), step)
         if not step:
-            self._check(state, control, given["model"])
+            self._check(state, control, given)
         return control
 
     def on_step_end(
@@ -338,7 +338,7 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
     ) -> TrainerControl:
         """Read the checkpoint, where there is one after this update."""
         if self.watch.is_due(state.global_step):
-            self._check(state, control, given["model"])
+            self._check(state, control, given)
         if state.is_world_process_zero:
             self.watch.remember(given["model"], state.global_step)
         return control
@@ -363,8 +363,11 @@ class GMBCallback(TrainerCallback):  # type: ignore[misc]
         self._tracking = tracking
         self.watch.track = lambda row, step: tracking.log(tracking.group, "monitor", step, row)
 
-    def _check(self, state: TrainerState, control: TrainerControl, model: Any) -> None:
-        if _agreed(self.watch, model, state.global_step, main=state.is_world_process_zero):
+    def _check(
+        self, state: TrainerState, control: TrainerControl, given: Mapping[str, Any]
+    ) -> None:
+        trained = given["model"], given.get("optimizer")
+        if _agreed(self.watch, *trained, state.global_step, main=state.is_world_process_zero):
             control.should_save |= self.watch.action in _SAVES
             control.should_training_stop |= self.watch.action in _ENDS
 
@@ -416,13 +419,18 @@ class AcceleratedWatch:
         accelerator = self._accelerator
         main = accelerator.is_main_process
         due = self.watch.is_due(step) and step != self.watch.step
-        if due and _agreed(self.watch, self._model, step, main=main):
+        if due and _agreed(self.watch, self._model, self._optimizer(), step, main=main):
             self.should_stop = self.watch.action in _ENDS
             if self.watch.action in _SAVES:
                 accelerator.save_state(str(self._folder / f"alarm-{step}"))
         if main:
             self.watch.remember(self._model, step)
         return self.watch.last if due and main else None
+
+    def _optimizer(self) -> Any:
+        """The one that `accelerator.prepare` was given, None where there is none or several."""
+        prepared: list[Any] = getattr(self._accelerator, "_optimizers", [])
+        return prepared[0] if len(prepared) == 1 else None
 
     def state_dict(self) -> dict[str, Any]:
         """For `accelerator.save_state`."""
@@ -441,8 +449,8 @@ def _state_path(args: TrainingArguments, step: int) -> Path:
     return Path(args.output_dir) / f"{PREFIX_CHECKPOINT_DIR}-{step}" / STATE_FILE
 
 
-def _agreed(run: RunWatch, model: Any, step: int, *, main: bool) -> bool:
+def _agreed(run: RunWatch, model: Any, optimizer: Any, step: int, *, main: bool) -> bool:
     """Whether this checkpoint's alarm is to be acted upon; the main process tells the others."""
     run.step = step
-    acts = [run.check(extract_model_from_parallel(model), step) if main else False]
+    acts = [run.check(extract_model_from_parallel(model), step, optimizer) if main else False]
     return bool(broadcast_object_list(acts)[0])

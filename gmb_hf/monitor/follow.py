@@ -16,7 +16,8 @@ from typing import Any, BinaryIO, Protocol, Self
 import pyarrow as pa
 
 from gmb_hf.base.errors import InputError, choose
-from gmb_hf.monitor.monitor import AlarmMonitor, StateFile, read_state
+from gmb_hf.base.files import open_file
+from gmb_hf.monitor.monitor import AlarmMonitor, claim_state, read_state, write_state
 from gmb_hf.monitor.reading import Reading
 from gmb_hf.runs.columns import KEYS, RUN, SEED, STEP, STEP_NAMES, RawTable, Wanted, typed_columns
 from gmb_hf.runs.readers import reader_of, table_of, text_rows
@@ -139,11 +140,11 @@ class LogWatch:
         self._first: dict[str, str] | None = None
         self._step: int | None = None  # up to where the run was seen
         self.state = state
-        self._file = StateFile(state)
+        self._claim = claim_state(state)
         try:
             self._load(state)
         except InputError:
-            self._file.close()
+            self._claim.close()
             raise
         self._seen_to: int | None = self._step
 
@@ -151,7 +152,7 @@ class LogWatch:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        self._file.close()
+        self._claim.close()
 
     def follow(
         self,
@@ -183,8 +184,7 @@ class LogWatch:
                 over = not trains or (ending.idle is not None and silent >= ending.idle)
                 checkpoints = self._rows.checkpoints(lines)
                 if over:  # nothing more will be written: the last row, whole or cut short
-                    line = file.unfinished
-                    checkpoints += self._rows.checkpoints([line] if line else [])
+                    checkpoints += self._rows.checkpoints(file.unfinished)
                     checkpoints += self._rows.rest()
                 ended = self._read_all(checkpoints, viewer, ending.until)
                 if over and ended is None:
@@ -203,8 +203,7 @@ class LogWatch:
         ended = None
         before = self._step
         for checkpoint in checkpoints:
-            reading = self._read(checkpoint)
-            if reading is not None:
+            if (reading := self._read(checkpoint)) is not None:
                 viewer.reading(reading)
                 ended = "alarm" if reading.state == "ALARM" else None
             if ended is None and until is not None and checkpoint.step >= until:
@@ -214,9 +213,9 @@ class LogWatch:
         if ended is None and self.monitor.alarm is not None:
             ended = "alarm"
         if self._step != before:
-            state = self.monitor.state_dict()
+            held = {_FIRST: self._first, _STEP: self._step, _MONITOR: self.monitor.state_dict()}
             try:
-                self._file.write({_FIRST: self._first, _STEP: self._step, _MONITOR: state})
+                write_state(self.state, held)
             except InputError as error:  # a full disk is no reason to stop watching
                 if not self._unsaved:
                     viewer.note(f"{error}; until then a monitor that is started again lacks this")
@@ -237,7 +236,7 @@ class LogWatch:
         if self._first.get("step") == known["step"] and self._first != known:
             raise InputError(
                 f"{self._log}: line {checkpoint.line}: another run begins here than the one that "
-                f"was watched; to watch it, delete {self._file.path} and start again"
+                f"was watched; to watch it, delete {self.state} and start again"
             )
         if checkpoint.begins:
             self._seen_to = self._step
@@ -290,8 +289,8 @@ class GrowingFile:
             self._file = None
 
     @property
-    def unfinished(self) -> LogLine | None:
-        """What stands after the last complete line, if anything."""
+    def unfinished(self) -> list[LogLine]:
+        """What stands after the last complete line: a line, or none."""
         return self._lines.unfinished
 
     def poll(self) -> list[LogLine]:
@@ -314,9 +313,11 @@ class GrowingFile:
             lines += self._new_lines(self._file)
             self.close()
         try:
-            self._file = self.path.open("rb")
-        except FileNotFoundError:
-            return lines
+            self._file = open_file(self.path)
+        except InputError as error:
+            if error.code == "no_such_file":
+                return lines
+            raise
         self._forget()
         return lines + self._new_lines(self._file)
 
@@ -455,7 +456,10 @@ class GrowingRows:
         """The rows as a table of runs, steps and observables, by the rules of run logs."""
         cells = [{**self._keys, **row.cells} for row in rows]
         raw = RawTable(
-            table_of(cells), self._where, lambda at: f"line {rows[at].line}", growing=True
+            table_of(cells, self._where),
+            self._where,
+            lambda at: f"line {rows[at].line}",
+            growing=True,
         )
         held = tuple(name for name in columns if name in raw.names)
         wanted = Wanted(self._step_column, columns=held)

@@ -17,7 +17,8 @@ from __future__ import annotations
 import json
 import math
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
@@ -39,11 +40,14 @@ from gmb_hf.benchmark.prepare import locked_entry
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.validation import disagreements
 from gmb_hf.core.thresholds import in_words, promise, runs_to_promise, shared_thresholds
-from gmb_hf.design.lock import Lock, differing
+from gmb_hf.design.design import UNDECLARED
+from gmb_hf.design.lock import SEEN_AS, Lock, differing
 from gmb_hf.indicators.causal import Memory
 from gmb_hf.indicators.ensemble import member_indicators
 from gmb_hf.monitor import reading
 
+AS_LOCKED: Literal["as locked"] = "as locked"
+"""What is typed for a system that is the lock's in all that nobody can see."""
 _SYSTEM = ("task", "model", "optimizer", "schedule", "checkpoint_every_steps")
 _TRANSFERRED = (
     "The verdicts are about another system than the lock's (gmb evaluate --transfer): what may act "
@@ -54,12 +58,14 @@ _TRANSFERRED = (
 class RunState(Section):
     """How far a run has come: its latest step (None before the first), how many were seen.
 
-    `went_back` says why nothing can be read any more; None while steps increase.
+    `went_back` says why nothing can be read any more; None while steps increase. `foreign` says how
+    what was seen of it differed from the lock's system; None where it never did.
     """
 
     last: int | None = None
     seen: int
     went_back: str | None = None
+    foreign: str | None = None
 
 
 class LockedBoundary:
@@ -68,11 +74,10 @@ class LockedBoundary:
     Args:
         lock: its boundary, and the steps that the explore runs had.
         system: field of the boundary -> what the run says of itself, or several such statements;
-            None is not compared.
+            None is not compared. "as locked": what the lock says.
         judged: the system that the verdicts are about, where it is another than the lock's.
 
     Attributes:
-        unstated: the fields of that system that the run says nothing about.
         run: how far the run has come.
 
     Raises:
@@ -82,7 +87,7 @@ class LockedBoundary:
     def __init__(
         self,
         lock: Lock,
-        system: Mapping[str, Any] | None,
+        system: Mapping[str, Any] | Literal["as locked"] | None,
         judged: Mapping[str, Sequence[Any]] | None = None,
     ) -> None:
         design, health = lock.design, lock.x_lock.x_health
@@ -94,8 +99,12 @@ class LockedBoundary:
         self.cadence = design.cadence
         self._first = None if health is None else health.first_step
         self._end = None if health is None else health.last_step
+        if system == AS_LOCKED:
+            system = {name: getattr(design, name) for name in _SYSTEM[:-1]}
         said = _statements(system or {})
         foreign = "the run's {0} is {2!r}, the lock is about {1!r}"
+        shown = lock.x_lock.x_system
+        self._locked = shown.plain() if shown is not None and judged is None else {}
         if judged is not None:
             stated = {name: judged.get(name, ()) for name in _SYSTEM[:-1]}
             design = design.replace(
@@ -103,9 +112,52 @@ class LockedBoundary:
             )
             foreign = foreign.replace("lock is", "verdicts are")
         self._foreign = next((foreign.format(*one) for one in differing(design, said)), None)
-        locked = [name for name in _SYSTEM[:-1] if getattr(design, name) is not None]
-        self.unstated = tuple(name for name in locked if not said.get(name))
+        locked = {name: getattr(design, name) for name in _SYSTEM[:-1]}
+        self._unstated = {
+            name: text for name, text in locked.items() if text is not None and not said.get(name)
+        }
+        self._asks = shown is not None  # a lock of an earlier version is watched as it was then
+        self._sees = False
+        self._as_locked = judged is None
+        self._unknown: str | None = None
         self.run = RunState(seen=0)
+
+    @property
+    def uncompared(self) -> tuple[str, ...]:
+        """The fields of that system that the run need not say, and says nothing about."""
+        return tuple(name for name in self._unstated if name not in self._asked)
+
+    @property
+    def _asked(self) -> dict[str, str]:
+        """What the lock declares, and a run that is seen must show or say."""
+        asks = self._asks and self._sees
+        return {name: text for name, text in self._unstated.items() if asks and text != UNDECLARED}
+
+    def see(self, seen: Mapping[str, Any]) -> None:
+        """Compare what a training shows of its system, by field of `LockedSystem`.
+
+        What differs is a fault for good. So is from now on what the lock declares and the run
+        neither shows nor says.
+        """
+        self._sees = True
+        for name, own in self._locked.items():
+            if self.run.foreign is None and not _same(seen.get(name, own), own):
+                words = name.replace("_", " ")
+                what = f"the run's {words} is {_shown(seen[name])}, the lock is about {_shown(own)}"
+                self.run = self.run.model_copy(update={"foreign": what})
+        compared = self._locked.keys() & seen.keys()
+        missing = {
+            part: text
+            for part, text in self._asked.items()
+            if not compared.issuperset(SEEN_AS.get(part, [part]))
+        }
+        self._unknown = self._what_to_say(missing) if missing else None
+
+    def _what_to_say(self, missing: Mapping[str, str]) -> str:
+        """One line for a run that does not say what nobody can see."""
+        typed = f"system={json.dumps(missing, ensure_ascii=False)}"
+        whole = f', or system="{AS_LOCKED}",' if self._as_locked else ""
+        return f"the run does not say its {', '.join(missing)}; give {typed}{whole} if that is so"
 
     def fault(self, step: int) -> str | None:
         """Why no indicator can be read at the next checkpoint, None where all can.
@@ -123,7 +175,8 @@ class LockedBoundary:
                 f"{what}; after a restart load the monitor's state of that checkpoint, or begin a "
                 "new monitor"
             )
-        fault = self._foreign or run.went_back or self._spacing_fault(step)
+        fault = self._foreign or run.foreign or self._unknown or run.went_back
+        fault = fault or self._spacing_fault(step)
         if fault is None and self._end is not None and step > self._end:
             fault = f"step {step} lies beyond the explore runs, which end at step {self._end}"
         self.run = run.model_copy(update={"last": step, "seen": run.seen + 1})
@@ -144,8 +197,22 @@ class LockedBoundary:
         )
 
 
+def _same(seen: Any, locked: Any) -> bool:
+    """Whether two values are equal; numbers but for the rounding of float32."""
+    if isinstance(locked, float):
+        return math.isclose(seen, locked, rel_tol=1e-6)
+    return bool(seen == locked)
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else repr(value)
+
+
 def _statements(system: Mapping[str, Any]) -> dict[str, list[Any]]:
     """What a run says of itself, a list of statements for each field."""
+    if not isinstance(system, Mapping):
+        example = '{"task": ...}, by field of the lock\'s boundary'
+        raise InputError(f'system {system!r}: give {example}, or "{AS_LOCKED}"')
     found = {}
     for name, said in system.items():
         choose("field", name, _SYSTEM, where="system")
@@ -256,11 +323,11 @@ class AlarmRule:
         silent = [name for name in chosen if math.isinf(own[name])]
         able = _best_first(results, wanted, [name for name in chosen if name not in silent])
         if silent and (act or not able):
-            usable = [at for at in design.run_budgets if _finite(lock, chosen, at)]
+            usable = _with_threshold(lock.run_thresholds, chosen, design.run_budgets)
             raise InputError(
                 f"budget {wanted:g}: the lock says ABSTAIN for {', '.join(silent)}, "
                 f"{in_words(wanted)} takes {runs_to_promise(wanted, design.calibration)} explore "
-                f"runs with negative windows; budgets with a threshold: {_listed(usable)}",
+                f"runs with negative windows; budgets with a threshold: {usable}",
                 code="few_runs",
             )
         acting, shared = share_budget(lock, able, wanted)
@@ -305,15 +372,13 @@ class AlarmRule:
         if isinstance(wanted, bool) or wanted not in targets:
             known = f"its targets: {_listed(targets)}"
             raise InputError(f"target {wanted!r} is not in the lock; {known}")
-        thresholds = {name: lock.thresholds(name) for name in lock.x_lock.candidates}
-        silent = [name for name in acting if math.isinf(thresholds[name][wanted])]
+        thresholds = {name: lock.thresholds(name)[wanted] for name in lock.x_lock.candidates}
+        silent = [name for name in acting if math.isinf(thresholds[name])]
         if silent and target is not None:
-            usable = [
-                at for at in targets if all(math.isfinite(thresholds[name][at]) for name in acting)
-            ]
+            usable = _with_threshold(lock.thresholds, acting, targets)
             raise InputError(
                 f"target {wanted:g}: the lock says ABSTAIN for {', '.join(silent)}, it has too "
-                f"few explore runs for so small a rate; targets with a threshold: {_listed(usable)}"
+                f"few explore runs for so small a rate; targets with a threshold: {usable}"
             )
         promised = (
             f"False alarms at {100 * wanted:.3g}% of the windows before an event, not in that "
@@ -321,8 +386,7 @@ class AlarmRule:
         )
         own = dict.fromkeys(thresholds, f"{promised}.")
         each = "; each indicator spends such a budget of its own." if len(acting) > 1 else "."
-        chosen = {name: at[wanted] for name, at in thresholds.items()}
-        return cls("window", float(wanted), acting, chosen, own, promised + each)
+        return cls("window", float(wanted), acting, thresholds, own, promised + each)
 
 
 def share_budget(
@@ -348,8 +412,12 @@ def _best_first(results: Results, budget: float, names: Sequence[str]) -> list[s
     return sorted(names, key=detected, reverse=True)
 
 
-def _finite(lock: Lock, names: Sequence[str], budget: float) -> bool:
-    return all(math.isfinite(lock.run_thresholds(name)[budget]) for name in names)
+def _with_threshold(
+    thresholds: Callable[[str], Mapping[float, float]], names: Sequence[str], at: Sequence[float]
+) -> str:
+    """Those budgets or targets by which all of these have a threshold."""
+    every = [thresholds(name) for name in names]
+    return _listed([one for one in at if all(math.isfinite(own[one]) for own in every)])
 
 
 def _promise(lock: Lock, name: str, budget: float) -> str:
@@ -372,21 +440,10 @@ def _short(lock_hash: str | None) -> str:
     return "no lock" if lock_hash is None else f"lock {lock_hash[:16]}"
 
 
-class StateFile:
+def claim_state(path: str | Path) -> ExitStack:
     """A claim on a file; `InputError` as `gmb_hf.base.files.claim`: another monitor may have it."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        hint = "give each run a file of its own, or end that monitor first"
-        self._claim = claim(self.path, f"another monitor saves its state here; {hint}")
-
-    def write(self, state: Mapping[str, Any]) -> Path:
-        """Replace what the file holds."""
-        return write_state(self.path, state)
-
-    def close(self) -> None:
-        """Let another monitor have it."""
-        self._claim.close()
+    hint = "give each run a file of its own, or end that monitor first"
+    return claim(path, f"another monitor saves its state here; {hint}")
 
 
 # What a monitor remembers of a run, as a document that is checked when it is read.
@@ -474,7 +531,7 @@ class MonitorState(Section):
         return None
 
 
-def write_state(path: Path, state: Mapping[str, Any]) -> Path:
+def write_state(path: str | Path, state: Mapping[str, Any]) -> Path:
     """Write a state as JSON, with its hash."""
     held = {**state, _HASH: item_hash(state).hex()}
     return write_text(path, json.dumps(held, allow_nan=False) + "\n")
@@ -517,7 +574,8 @@ class AlarmMonitor:
         target: by windows, the false positive rate; one of the lock's, by default its primary one.
         system: what the run says of itself, by field of the lock's boundary (task, model,
             optimizer, schedule); where it differs from the system that the verdicts are about, the
-            lock's own or the one judged by `--transfer`, the monitor abstains.
+            lock's own or the one judged by `--transfer`, the monitor abstains. "as locked" says
+            that it is the lock's own.
 
     Attributes:
         rule: unit, budget, thresholds, and what they promise.
@@ -527,7 +585,6 @@ class AlarmMonitor:
         cadence: steps between the checkpoints that it must be given.
         needs: the columns that every update must bring, or the monitor abstains.
         shown_needs: further columns, without which a diagnostic is not shown.
-        notes: what is not promised, or not compared, a sentence each.
         transferred: whether the results judged runs of another system than the lock's.
 
     Raises:
@@ -545,7 +602,7 @@ class AlarmMonitor:
         unit: reading.Unit = "run",
         budget: float | None = None,
         target: float | None = None,
-        system: Mapping[str, Any] | None = None,
+        system: Mapping[str, Any] | Literal["as locked"] | None = None,
     ) -> None:
         choose("unit", unit, UNITS)
         odd = ("budget", "run", "target") if unit == "window" else ("target", "window", "budget")
@@ -576,14 +633,32 @@ class AlarmMonitor:
         self._health = bounds.sentence
         self._state: reading.State | None = None
         self._since = 0
-        self._file: StateFile | None = None
-        unstated = ", ".join(self._boundary.unstated)
-        self.notes = (
+        self._file: Path | None = None
+        self._claim = ExitStack()  # of that file
+        self._notes = (
             *([_TRANSFERRED] if self.transferred else []),
             *self.rule.notes,
             *([] if bounds.promised else [bounds.sentence]),
-            *([f"The run does not say its {unstated}: not compared."] if unstated else []),
         )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is not promised, or not compared, a sentence each."""
+        unstated = ", ".join(self._boundary.uncompared)
+        said = [f"The run does not say its {unstated}: not compared."] if unstated else []
+        return (*self._notes, *said)
+
+    def see(self, seen: Mapping[str, Any]) -> None:
+        """Compare the system as a training shows it, before `update` reads the same checkpoint.
+
+        It abstains from a run that differs, and from one that neither shows nor says what the lock
+        declares.
+
+        Args:
+            seen: architecture, parameter_count, optimizer, learning_rate, weight_decay; what is not
+                there could not be seen.
+        """
+        self._boundary.see(seen)
 
     def update(self, *, step: int, **observables: Any) -> reading.Reading:
         """The answer at the next checkpoint.
@@ -631,6 +706,11 @@ class AlarmMonitor:
                 faults[name] = f"column {name!r} is {reprlib.repr(given[name])}, no number"
         return columns, faults
 
+    @property
+    def state(self) -> reading.State | None:
+        """CLEAR, ALARM or ABSTAIN as of the latest checkpoint; None before the first."""
+        return self._state
+
     def state_dict(self) -> dict[str, Any]:
         """All that the monitor remembers of the run, as plain data that JSON can hold."""
         return MonitorState(
@@ -655,8 +735,7 @@ class AlarmMonitor:
             what = f"state format {given!r} is not readable here, format 2 is"
             raise InputError(f"{where}: {what}; begin a new monitor, without this state")
         held = MonitorState.parse(SCHEMA.opened(dict(state), where=where), where=where)
-        fault = held.fault(self)
-        if fault is not None:
+        if (fault := held.fault(self)) is not None:
             raise InputError(f"{where}: {fault}")
         self._boundary.run = held.run
         for name, item in self.indicators.items():
@@ -668,11 +747,11 @@ class AlarmMonitor:
 
         `InputError` where another monitor saves there, or the place cannot be written to.
         """
-        if self._file is None or self._file.path != Path(path):
-            claimed = StateFile(path)
+        if self._file != Path(path):
+            claimed = claim_state(path)
             self.close()
-            self._file = claimed
-        return self._file.write(self.state_dict())
+            self._file, self._claim = Path(path), claimed
+        return write_state(self._file, self.state_dict())
 
     def load(self, path: str | Path) -> None:
         """Go on from a saved state; `InputError` as `load_state_dict`, or if there is none."""
@@ -680,9 +759,8 @@ class AlarmMonitor:
 
     def close(self) -> None:
         """Leave the state file to others; `contextlib.closing` does so at the end of a block."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._claim.close()
+        self._file = None
 
     def _needs(self, names: Sequence[str], but: Sequence[str]) -> tuple[str, ...]:
         needs = dict.fromkeys(need for name in names for need in self.indicators[name].needs)

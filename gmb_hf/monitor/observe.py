@@ -149,6 +149,28 @@ class ModelWeights:
         return found[0]
 
 
+def seen_system(model: nn.Module, optimizer: Any = None) -> dict[str, Any]:
+    """What a training shows of its system, in the fields of `LockedSystem`.
+
+    Rates are those of the group with most weights: biases and norms often have no decay. Without
+    an optimizer, or with one that has no such rates, what it would show is left out.
+    """
+    model = getattr(model, "_orig_mod", model)  # compiled
+    found: dict[str, Any] = {
+        "architecture": type(model).__name__,
+        "parameter_count": sum(weight.numel() for weight in model.parameters()),
+    }
+    while hasattr(optimizer, "optimizer"):  # wrapped by accelerate, or by a launcher
+        optimizer = optimizer.optimizer
+    groups = getattr(optimizer, "param_groups", None)
+    if groups:
+        largest = max(groups, key=lambda group: sum(weight.numel() for weight in group["params"]))
+        rates = {"learning_rate": largest.get("lr"), "weight_decay": largest.get("weight_decay")}
+        found["optimizer"] = type(optimizer).__name__
+        found |= {name: float(rate) for name, rate in rates.items() if rate is not None}
+    return found
+
+
 BATCH_ROWS = 1024
 
 
@@ -386,8 +408,7 @@ class ModelObserver:
                 found |= self._of_training(model, weights, self._train)
         if self._extra is not None:
             found |= dict(self._extra(model, step))
-        lacking = sorted(self._needs - found.keys())
-        if lacking:
+        if lacking := sorted(self._needs - found.keys()):
             raise InputError(f"extra gave no column {lacking[0]!r}; gave: {', '.join(found)}")
         return {name: float(found[name]) for name in sorted(self._needs)}
 

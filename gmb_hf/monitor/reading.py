@@ -136,16 +136,23 @@ def decide(
     ]
     if over:
         return "ALARM", "; ".join(over), None
-    broken = {
-        f"{item.name} is broken since step {item.since}: {item.broken}": item.since
-        for item in acting
-        if item.since is not None
-    }
+    broken: dict[tuple[int, str | None], list[str]] = {}
+    for item in acting:
+        if item.since is not None:
+            broken.setdefault((item.since, item.broken), []).append(item.name)
     if broken:
-        return "ABSTAIN", "; ".join(broken), min(broken.values())
+        reasons = (
+            f"{', '.join(names)} {_are(names)} broken since step {since}: {why}"
+            for (since, why), names in broken.items()
+        )
+        return "ABSTAIN", "; ".join(reasons), min(since for since, _ in broken)
     if step < burn_in:
         return "CLEAR", f"burn-in: an alarm can be raised from step {burn_in} on", None
     return "CLEAR", f"below threshold: {', '.join(item.name for item in acting)}", None
+
+
+def _are(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
 
 
 @dataclass(eq=False)

@@ -10,16 +10,17 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from gmb_hf.base.documents import load_yaml
 from gmb_hf.base.escape import shorten, steps
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.benchmark.baselines import BaselineRecord
-from gmb_hf.benchmark.compat import explain_settings, settings_of
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
-from gmb_hf.benchmark.gates import DESIGN_FAULT
+from gmb_hf.benchmark.gates import BY_THE_LETTER, DESIGN_FAULT
 from gmb_hf.benchmark.records import (
     INCONCLUSIVE,
     LABELS,
@@ -32,64 +33,31 @@ from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.core.thresholds import in_words
 from gmb_hf.design.candidates import ENSEMBLE
+from gmb_hf.design.design import Design
 from gmb_hf.design.explain import explain_design
 from gmb_hf.indicators import catalogue
 
-GROUPS = {
-    "monitor": "Sees no test labels: a monitor",
-    "task": "Sees no test labels, but knows the task: a monitor of this task alone",
-    "undeclared": "Not declared whether it sees test labels",
-    "oracle": "Sees test labels: an oracle, shown for comparison",
-    "control": "Controls: what any monitor must beat",
-}
+if TYPE_CHECKING:
+    from gmb_hf.benchmark.compat import CompatSettings
+
+_WORDS: dict[str, dict[str, str]] = load_yaml(Path(__file__).with_name("words.yaml"))
+GROUPS = _WORDS["groups"]
 """The groups that indicators are shown in, in this order; they are not ranked together."""
 
 MONITORS = ("monitor", "task", "undeclared")
 """Those that are no oracles and no controls."""
 
-REASONS = {
-    "compat_protocol": "repeats the published computation",
-    "control": "a control",
-    "coverage_low": "detects too few events",
-    DESIGN_FAULT: "most events come before any alarm could",
-    "detection_low": "detects too few events",
-    "few_events": "too few events",
-    "few_runs": "too few calibration runs",
-    "floor": "false-alarm floor",
-    "lead_short": "lead time too short",
-    "no_better_than_chance": "no better than chance",
-    "no_better_than_clock": "no better than the clock",
-    "no_better_than_steps_since_memorisation": "no better than steps since memorisation",
-    "no_first_alarm": "locked before first alarms",
-    "no_negative_windows": "no negative windows",
-    "no_ranking_signal": "does not rank",
-    "not_locked": "exploratory: not locked",
-    "not_strict": "not judged by strict",
-    "oracle": "an oracle",
-    "straddle": "too few runs to decide",
-    "uncontrolled": "too many false alarms",
-    "unstable": "flips too easily",
-}
+REASONS = _WORDS["reasons"]
 """Reason codes in words; those of gates without their unit of counting."""
 
-OUTCOMES = {
-    "false": "false alarm",
-    "timely": "timely detection",
-    "early": "early detection",
-    "miss": "miss",
-    "rejection": "correct rejection",
-}
+OUTCOMES = _WORDS["outcomes"]
 """What may become of a run if one acts on the first alarm, in the order drawn."""
 
+OTHER_REPORTS = _WORDS["other_reports"]
+"""What other commands leave beside their report.html -> what writes that again."""
+
 COMBINATION, BASELINE, RULE = "combination", "baseline", "rule"
-KINDS = {
-    "label-free": "Label-free signals",
-    "task-aware": "Task-aware signals: they know the operation or the Fourier basis",
-    COMBINATION: "Learned combinations of signals that see no test label",
-    RULE: "Published alarm rules as they stand, without calibration",
-    "label-using": "Label-using signals: oracles, no monitors",
-    BASELINE: "Baselines: the clock and other controls",
-}
+KINDS = _WORDS["kinds"]
 """Signals of different kinds are never ranked together."""
 
 RUNS = {True: "held-out runs", False: "runs"}
@@ -232,6 +200,9 @@ class RankedVerdicts:
     @property
     def title(self) -> str:
         """A line for a figure."""
+        if self.by_the_letter:
+            passed = "1 passes" if len(self.supported) == 1 else f"{len(self.supported)} pass"
+            return f"{self._caveat}of {self._total} {passed}, {BY_THE_LETTER}"
         if self.supported:
             return f"{self._caveat}{self._passed} {self._at}"
         undecided = sum(item.label == INCONCLUSIVE for item in self.subject)
@@ -244,7 +215,14 @@ class RankedVerdicts:
     def sentence(self) -> str:
         """The answer with its numbers, and the scope it holds for, plain text."""
         said = self._said
+        if self.by_the_letter and BY_THE_LETTER not in said:
+            said += f" {SUPPORTED} is {BY_THE_LETTER}."
         return said if self.scope in said else f"{said} {self.scope}"
+
+    @property
+    def by_the_letter(self) -> bool:
+        """Whether any score is supported by a protocol that noise can pass."""
+        return any(item.by_the_letter for item in self.ranked)
 
     @property
     def _caveat(self) -> str:
@@ -356,34 +334,25 @@ def shown_p(item: IndicatorRecord, target: float) -> float | None:
 
 # What the evaluation rests on, in words.
 
-# Where thresholds come from, in a sentence and in a few words.
-_SOURCES = {
-    "locked": (
-        "Thresholds were locked on explore runs before a held-out run was looked at.",
-        "thresholds locked on {} explore runs",
-    ),
-    "explore": ("Thresholds were found on explore runs.", "thresholds from {} explore runs"),
-    "cross_run": (
-        "There were no explore runs: each run was judged by thresholds found on the other "
-        "runs (grouped cross-fitting). A deployed threshold would come from all of them.",
-        "thresholds cross-fitted over runs",
-    ),
-    "given": ("Thresholds were given from outside.", "thresholds from outside"),
-    "in_sample": (
-        "Thresholds were found on the same negative windows that they were measured on, as the "
-        "specification allows; this makes the gate easy to pass.",
-        "thresholds from the same runs",
-    ),
-}
+
+def judged_by(results: Results) -> Design | CompatSettings | None:
+    """The design, or the reference's settings in its place; None where the file holds neither."""
+    if results.x_protocol != "compat":
+        return results.design
+    from gmb_hf.benchmark.compat import settings_of
+
+    return settings_of(results)
 
 
 def boundary_sentences(results: Results) -> tuple[str, ...]:
     """What was judged and how: the design, sentence by sentence, or what is known without one."""
-    design, compat = results.design, settings_of(results)
-    if compat is not None:
-        return explain_settings(compat)
-    if design is not None:
-        return explain_design(design, locked=results.locked)
+    settings = judged_by(results)
+    if isinstance(settings, Design):
+        return explain_design(settings, locked=results.locked)
+    if settings is not None:
+        from gmb_hf.benchmark.compat import explain_settings
+
+        return explain_settings(settings)
     task, model = results.boundary.task, results.boundary.model
     return (
         f"Task: {task or 'not declared'}.",
@@ -416,7 +385,7 @@ def calibration_sentence(results: Results) -> str:
     calibration = results.x_calibration
     if calibration is None:
         return "Where the thresholds come from is not stored."
-    said, n_runs = _SOURCES[calibration.method][0], calibration.n_runs
+    said, n_runs = _WORDS["thresholds"][calibration.method], calibration.n_runs
     return said if n_runs is None else f"{said} {n_runs:,} runs with negative windows were used."
 
 
@@ -452,5 +421,5 @@ def subtitle(results: Results) -> str:
     parts = [*(shorten(name, most) for name, most in about if name), judged]
     if calibration is not None:
         count = "the" if calibration.n_runs is None else f"{calibration.n_runs:,}"
-        parts.append(_SOURCES[calibration.method][1].format(count))
+        parts.append(_WORDS["thresholds_shortly"][calibration.method].format(count))
     return " · ".join(part for part in parts if part)

@@ -152,7 +152,7 @@ def _values(
     """The label and the numbers of each indicator, by name, in the order of the file."""
     return {
         row.item.name: {
-            "label": row.item.label,
+            "label": row.item.shown_label,
             **{column.name: column.value(row) for column in columns},
         }
         for row in score_rows(found, results.indicators)

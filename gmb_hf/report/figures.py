@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.collections import LineCollection
+from matplotlib.collections import PatchCollection
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
+from matplotlib.patches import Patch, Rectangle
 from matplotlib.text import Text
 from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.base.escape import number, percent, steps
+from gmb_hf.base.escape import percent
 from gmb_hf.base.tables import follow
-from gmb_hf.benchmark.compat import CompatSettings, Reproduction, primary_point, settings_of
 from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
@@ -38,6 +37,7 @@ from gmb_hf.report.answer import (
     answer,
     ends,
     group_of,
+    judged_by,
     kind_of,
     outcome_shares,
     reason,
@@ -63,7 +63,10 @@ from gmb_hf.report.style import (
     rate_text,
     shorten,
 )
-from gmb_hf.report.tables import ScoreRow, score_rows, units
+from gmb_hf.report.tables import COLUMNS, ScoreRow, score_rows, units
+
+if TYPE_CHECKING:
+    from gmb_hf.benchmark.compat import CompatSettings, Reproduction
 
 _COLUMNS = 6
 _LOWEST = 0.004
@@ -120,8 +123,9 @@ def fpr_control(
     columns = min(_COLUMNS, max(len(items), 1))
     width, tall = (9.0 if columns >= 3 else 1.2 + 2.8 * columns), 1.4 if columns > 3 else 1.9
     figure, panels = style.panel_grid(len(items), columns, width=width, panel_height=tall)
-    curves = [_curve(item) for item in items]
-    targets = np.unique(np.concatenate(curves)[:, 0])
+    # One line with a gap after each curve is drawn in every panel.
+    every = np.concatenate([np.append(_curve(item), [[np.nan, np.nan]], axis=0) for item in items])
+    targets = np.unique(every[np.isfinite(every[:, 0]), 0])
     # The panels share both axes, and setting one anew would set all.
     first, (low, high) = panels[0], (float(targets.min()) / 1.8, float(targets.max()) * 1.8)
     first.set(xscale="log", yscale="log", xlim=(low, high), ylim=(_LOWEST / 1.5, 1.15))
@@ -135,8 +139,7 @@ def fpr_control(
     for axes, item in zip(panels, items, strict=True):
         axes.fill_between(line, bottom, line + slack, color=_KEPT, linewidth=0, zorder=0)
         axes.plot(line, line, color=MUTED, linewidth=0.8, linestyle=style.DOTTED, zorder=1)
-        others = LineCollection(curves, colors=RULE, linewidths=0.6, zorder=1)
-        axes.add_collection(others, autolim=False)
+        axes.plot(*every.T, color=RULE, linewidth=0.6, zorder=1)
         _highlight(axes, item)
     figure.supxlabel("target false positive rate (share of negative windows)", fontsize=8.5)
     figure.supylabel(f"achieved on {measured_on}", fontsize=8.5)
@@ -417,16 +420,18 @@ def lead_times(
     rows = _lay_rows(axes, lines)
     _beside(axes, 1.02, 0, f"detected, {budget}")
     for row, item in rows:
-        one, colour = shown[item.name], _GROUP_KEYS[group_of(item)][0]
-        q05, q25, median, q75, q95 = one.quantiles
-        if row % 2:
-            axes.axhspan(row - 0.5, row + 0.5, color=FAINT, linewidth=0, zorder=0)
-        look: Any = {"color": colour, "solid_capstyle": "butt"}
-        axes.plot([q05, q95], [row, row], linewidth=1.2, zorder=2, **look)
-        axes.plot([q25, q75], [row, row], linewidth=5.5, zorder=3, **look)
-        axes.plot([median], [row], "|", color=INK, markersize=9, markeredgewidth=2, zorder=4)
+        one = shown[item.name]
         _beside(axes, 1.02, row, f"{one.rate:.0%}", weight="bold", color=INK)
         _beside(axes, 1.1, row, f"{one.n_detected:,} of {one.n_events:,}")
+    if rows:
+        at = np.array([row for row, _ in rows])
+        q05, q25, median, q75, q95 = np.transpose([one.quantiles for one in shown.values()])
+        colours = [_GROUP_KEYS[group_of(item)][0] for _, item in rows]
+        bands = at[at % 2 == 1]
+        axes.barh(bands, 1, height=1, color=FAINT, transform=axes.get_yaxis_transform(), zorder=0)
+        axes.hlines(at, q05, q95, colors=colours, linewidth=1.2, zorder=2)
+        axes.hlines(at, q25, q75, colors=colours, linewidth=5.5, zorder=3)
+        axes.plot(median, at, "|", color=INK, markersize=9, markeredgewidth=2, zorder=4)
     furthest = max([float(horizon), *(one.quantiles[-1] for one in shown.values())])
     axes.set_xlim(1.03 * furthest, 0)
     axes.axvline(lead_time_target, color=GREEN, linewidth=1.1, linestyle=style.LONG_DASHED)
@@ -452,24 +457,7 @@ def lead_times(
 
 # The one-page answer: the label of every score, and the gates of both units that decide it.
 
-_GATES: dict[str, dict[str, tuple[str, str, Callable[[Any], str]]]] = {
-    "runs": {
-        "budget": ("false\nalarms", "at.false_alarm_rate", percent),
-        "detection": ("detection", "at.detection_rate", percent),
-        "chance": ("by\nchance", "at.chance", percent),
-        "lead": ("lead", "at.lead_median", steps),
-        "stability": ("flips", "item.x_first_alarm.robustness.label_flip_rate", percent),
-    },
-    "windows": {
-        "floor": ("floor", "item.layer_B.x_floor_certificate.f_min_pos", number),
-        "budget": ("false\nalarms", "cost.achieved", number),
-        "detection": ("detection", "worth.coverage", percent),
-        "chance": ("by\nchance", "worth.chance", percent),
-        "lead": ("lead", "worth.lead_time_median", steps),
-        "stability": ("flips", "item.layer_D.label_flip_rate", percent),
-    },
-}
-"""Of each gate: its heading, and where what was measured for it is in a row of scores."""
+_HEADS = {"budget": "false\nalarms", "chance": "by\nchance", "stability": "flips"}
 STATES = {"met": ("#DCEAF5", INK), "straddles": ("#BDBDBD", INK), "missed": (VERMILION, _WHITE)}
 """The colour of a gate and its ink: the worse, the darker, in grayscale too."""
 
@@ -485,7 +473,7 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
     for name, heading in GROUPS.items():
         if found.group(name):
             lines += [heading, *found.group(name)]
-    ratios = [1.5, *(len(_GATES[unit]) for unit in units(found))]
+    ratios = [1.5, *(len(COLUMNS[f"gates_by_{unit}"]) for unit in units(found))]
     figure = style.new_figure(2.6 + 0.78 * sum(ratios), 1.5 + _ROW * max(1, len(lines)))
     labels, *panels = figure.subplots(
         1, len(ratios), sharey=True, squeeze=False, width_ratios=ratios
@@ -502,7 +490,8 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
         _beside(labels, 0.5, row, item.label.replace("_", " "), bbox=box, **look)
         if item.x_reasons:
             _beside(panels[-1], 1.01, row, reason(item.x_reasons[0]), fontsize=6.8)
-    measured = [(row, one) for row, item in rows for one in score_rows(found, [item])]
+    scores = score_rows(found, [item for _, item in rows])
+    measured = [(row, one) for (row, _), one in zip(rows, scores, strict=True)]
     for axes, (unit, title) in zip(panels, units(found).items(), strict=True):
         _draw_gates(axes, measured, unit)
         axes.set_title(title, fontsize=8)
@@ -515,23 +504,28 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
 
 def _draw_gates(axes: Axes, rows: Sequence[tuple[int, ScoreRow]], unit: str) -> None:
     """The gates of one unit: a column each, with what was measured."""
-    gates, order = _GATES[unit], list(STATES)
+    gates, order = COLUMNS[f"gates_by_{unit}"], list(STATES)
     axes.set_xlim(0, len(gates))
-    heads = [head for head, _, _ in gates.values()]
+    heads = [_HEADS.get(gate.name, gate.name) for gate in gates]
     axes.set_xticks(np.arange(len(gates)) + 0.5, heads, fontsize=6.8)
-    axes.tick_params(axis="both", length=0, labelbottom=False, labeltop=True, labelleft=False)
+    axes.tick_params(axis="x", length=0, labelbottom=False, labeltop=True)
+    axes.yaxis.set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_visible(False)
+    boxes, colours = [], []
+    look: Any = {"ha": "center", "va": "center_baseline", "fontsize": 6.8, "in_layout": False}
     for place, row in rows:
         states: dict[str, str] = {}
-        for gate in row.item.x_gates:
-            if gate.unit == unit:
-                states[gate.gate] = max(states.get(gate.gate, "met"), gate.state, key=order.index)
-        for column, (name, (_, path, show)) in enumerate(gates.items()):
-            colour, ink = STATES.get(states.get(name, ""), (_WHITE, MUTED))
-            axes.barh(place, 0.94, left=column + 0.03, height=0.84, color=colour, linewidth=0)
-            look: Any = {"ha": "center", "va": "center_baseline", "fontsize": 6.8, "color": ink}
-            axes.text(column + 0.5, place, show(follow(row, path)), **look)
+        for one in row.item.x_gates:
+            if one.unit == unit:
+                states[one.gate] = max(states.get(one.gate, "met"), one.state, key=order.index)
+        for column, gate in enumerate(gates):
+            colour, ink = STATES.get(states.get(gate.name, ""), (_WHITE, MUTED))
+            boxes.append(Rectangle((column + 0.03, place - 0.42), 0.94, 0.84))
+            colours.append(colour)
+            axes.text(column + 0.5, place, gate.text(gate.of(row)), color=ink, **look)
+    # As patches one by one, hundreds of them would take a second.
+    axes.add_collection(PatchCollection(boxes, facecolors=colours, linewidths=0), autolim=False)
 
 
 # Every figure of an evaluation, by the names in `FIGURES` of the report.
@@ -539,9 +533,9 @@ def _draw_gates(axes: Axes, rows: Sequence[tuple[int, ScoreRow]], unit: str) -> 
 
 def draw(results: Results) -> dict[str, Figure]:
     """Every figure that results have the data for, by the names in `FIGURES`."""
-    found, fixed = answer(results), results.design
+    found, design = answer(results), judged_by(results)
     # The reference has its settings in place of a design; its labels need no summary.
-    design = fixed or settings_of(results)
+    fixed = design if isinstance(design, Design) else None
     figures: dict[str, Figure] = {}
     if design is None or not found.ranked:
         return figures
@@ -598,6 +592,8 @@ def draw_with_runs(found: Evaluation | Reproduction) -> dict[str, Figure]:
         settings, events, safe_gap = found.design, found.events.step, found.design.safe_gap
         shown = [_with_threshold(found, one) for one in best]
     else:
+        from gmb_hf.benchmark.compat import primary_point
+
         settings, events, safe_gap = found.settings, found.events, None
         points = [(one.name, primary_point(one.layer_C.at_fpr)) for one in best]
         shown = [

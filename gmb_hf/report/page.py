@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ from gmb_hf.base.escape import one_line, steps
 from gmb_hf.base.files import write_text
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import follow
-from gmb_hf.benchmark.compat import settings_of
 from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord, FirstAlarmRecord
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.records import LABELS
@@ -38,6 +37,7 @@ from gmb_hf.report.answer import (
     COMBINATION,
     GROUPS,
     KINDS,
+    OTHER_REPORTS,
     OUTCOMES,
     Detection,
     RankedVerdicts,
@@ -46,6 +46,7 @@ from gmb_hf.report.answer import (
     calibration_sentence,
     ends,
     events_sentence,
+    judged_by,
     kind_of,
     outcome_counts,
     outcome_shares,
@@ -55,7 +56,7 @@ from gmb_hf.report.answer import (
     subtitle,
 )
 from gmb_hf.report.sheet import frame, template
-from gmb_hf.report.tables import ScoreColumn, budget_tables, score_columns, score_rows, units
+from gmb_hf.report.tables import budget_tables, score_columns, score_rows, units
 
 SCRIPTS = ("table.js", "score.js")
 """Sorting and filtering of a table, and the charts of a score: what other pages use, too."""
@@ -73,18 +74,6 @@ def baseline_name(name: str) -> str:
 def write_page(results: Results, path: str | Path, **said: Any) -> Path:
     """Write report.html, atomically; `said` goes to `render_page`."""
     return write_text(path, render_page(results, **said))
-
-
-OTHER_REPORTS = {
-    "retention.json": "gmb sequential report RUN",
-    "generalization.json": "gmb generalization NAME=RUN",
-    "incontext.json": "gmb icl report RUN",
-    "fit.json": "gmb scaling fit GRID",
-    "heldout.json": "gmb heldout",
-    "benchmark.json": "gmb benchmark",
-    "scoreboard.json": "gmb crucible scoreboard",
-}
-"""What other commands leave beside their report.html -> what writes that again."""
 
 
 def remake_page(source: str | Path, out: str | Path | None = None) -> Path:
@@ -131,7 +120,7 @@ def render_page(
     """
     found, design = answer(results), results.design  # which is parsed anew at each call
     said = contents(results, found, folder=folder, note=note, next_command=next_command)
-    runs, rows = _runs(results.event), _rows(found, said["columns"])
+    runs, rows = _runs(results.event), list(enumerate(score_rows(found, found.ranked)))
     scores = [_score(item, design, found, runs) for item in found.ranked]
     data = {
         "runs": [one._asdict() for one in runs],
@@ -139,21 +128,25 @@ def render_page(
         "by": "windows" if found.budget is None else "runs",
         "scores": scores,
     }
+    writer = follow(results, "x_provenance.package_version")
     return template("page.html.j2").render(
         **frame((*SCRIPTS, "page.js")),
         **said,
         data=Markup(embedded(data)),
         subtitle=subtitle(results),
-        lacking=[*_lacking(results, design), *_unsound(found, scores)],
-        facts=list(_facts(results, found)),
+        newer=bool(writer) and _release(writer) > _release(__version__),
+        no_design=design is None and judged_by(results) is None,
+        unsound=_unsound(found, scores),
         bars=_bars(found),
         units=units(found),
         classes=[
             (name, heading, own)
             for name, heading in CLASSES.items()
-            if (own := [row for row in rows if row.kind == name])
+            if (own := [pair for pair in rows if class_of(pair[1].item) == name])
         ],
         labels=list(dict.fromkeys(item.label for item in found.ranked)),
+        every_label=LABELS,
+        shown_name=shown_name,
     )
 
 
@@ -180,7 +173,7 @@ def contents(
 
 def reading(results: Results, found: RankedVerdicts) -> list[tuple[str, str]]:
     """How to read a report: terms and what they mean, as every form of it says them."""
-    design = results.design or settings_of(results)
+    design = judged_by(results)
     text = template("reading.j2").render(
         answer=found,
         horizon="declared" if design is None else steps(design.horizon),
@@ -214,59 +207,18 @@ def _plain(value: Any) -> Any:
 # What stands above the table.
 
 
-def _lacking(results: Results, design: Design | None) -> Iterator[str]:
-    """What the page cannot show, since the file does not hold it."""
-    source, items = results.x_provenance, results.indicators
-    if source is not None and _release(source.package_version) > _release(__version__):
-        yield (
-            f"The file was written by gmb-hf {source.package_version}, this page by {__version__}: "
-            "what only the newer one knows is not shown."
-        )
-    by_runs = [item.x_first_alarm for item in items if item.x_first_alarm is not None]
-    if items and not by_runs:
-        yield (
-            "First alarms by runs (x_first_alarm), which protocol strict alone counts: the answer "
-            "is by windows."
-        )
-    elif any(not first.alarm_steps for first in by_runs):
-        yield "The first alarm of each run (alarm_steps): no alarm times against t*."
-    if design is None and settings_of(results) is None:
-        yield "The design (x_prereg)."
-    if source is None:
-        yield "The environment and the fingerprints (x_provenance)."
-    if items and not any(item.x_sentence for item in items):
-        yield "The verdicts in a sentence (x_sentence)."
-    if items and not any(item.x_gates for item in items):
-        yield "The gates by which the labels were reached (x_gates)."
-
-
-def _unsound(found: RankedVerdicts, scores: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _unsound(found: RankedVerdicts, scores: Sequence[Mapping[str, Any]]) -> list[str]:
     """Scores whose first alarms are held, but contradict the counts of their verdict."""
-    names = [
-        one_line(shown_name(item))
+    return [
+        shown_name(item)
         for item, score in zip(found.ranked, scores, strict=True)
         if item.x_first_alarm and item.x_first_alarm.alarm_steps and score["alarms"] is None
     ]
-    if names:
-        some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-        yield f"First alarms that add up to the counts of the verdict: {some}."
 
 
 def _release(version: str) -> tuple[int, ...]:
     """The numbers of a version, as far as they are numbers."""
     return tuple(int(part) for part in version.split("+")[0].split(".") if part.isdecimal())
-
-
-def _facts(results: Results, found: RankedVerdicts) -> Iterator[tuple[str, str]]:
-    summary, source = results.summary, results.x_provenance
-    yield "Scores", f"{len(found.ranked):,}"
-    yield "Runs", f"{summary.n_seeds:,}"
-    yield "Events", "unknown" if summary.n_events is None else f"{summary.n_events:,}"
-    if found.budget is not None:
-        yield "Budget", in_words(found.budget)
-    yield "Protocol", results.x_protocol or "not stated"
-    yield "Lock", source.lock_hash[:12] if source and source.lock_hash else "none: exploratory"
-    yield "Date", results.meta.date
 
 
 class _Bar(NamedTuple):
@@ -320,28 +272,6 @@ def _bars(found: RankedVerdicts) -> _Bars:
     return _Bars(-low, seen, groups)
 
 
-# The table of all scores.
-
-
-class _Cell(NamedTuple):
-    """What is shown, the interval behind it, and what it is sorted by."""
-
-    text: str
-    beside: str
-    key: str
-
-
-class _Row(NamedTuple):
-    """One score."""
-
-    place: int
-    kind: str
-    label: str
-    may: bool
-    cells: list[_Cell]
-    words: str  # what the search looks at
-
-
 def class_of(item: IndicatorRecord) -> str:
     """A key of `CLASSES`."""
     kind = kind_of(item)
@@ -351,24 +281,6 @@ def class_of(item: IndicatorRecord) -> str:
     if item.x_sees_test_labels is None:
         return _UNDECLARED
     return "label-using" if item.x_sees_test_labels else kind
-
-
-def _rows(found: RankedVerdicts, columns: Sequence[ScoreColumn]) -> list[_Row]:
-    rows = []
-    for place, row in enumerate(score_rows(found, found.ranked)):
-        item, name = row.item, shown_name(row.item)
-        cells = [_Cell(name, "", one_line(name).lower())]
-        # Labels are sorted in the order of `LABELS`, not by their letters.
-        cells.append(_Cell(item.label, "", str(LABELS.index(item.label))))
-        for column in columns:
-            value, (main, _, beside) = column.value(row), column.text(row).partition(" [")
-            key = "" if value is None else repr(value)
-            cells.append(_Cell(main, f"[{beside}" if beside else "", key))
-        words = " ".join([name, item.family or "", item.label, *map(reason, item.x_reasons)])
-        may = bool(item.x_alarm_eligible)
-        known = class_of(item), item.label, may
-        rows.append(_Row(place, *known, cells, one_line(words).lower()))
-    return rows
 
 
 # What a score opens to, for the script.

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from gmb_hf.base import escape
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.files import write_text
-from gmb_hf.benchmark.compat import Reproduction
 from gmb_hf.benchmark.evaluate import Evaluation
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results
@@ -37,6 +36,8 @@ from gmb_hf.report.tables import (
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from gmb_hf.benchmark.compat import Reproduction
 
 _HEADLINE_ROWS = 8
 FIGURES = {
@@ -90,7 +91,7 @@ def render_report(
         rules=rules_table(results).md(),
         strata=strata_table(found.ranked),
         failures=[
-            (one.name, one.label, one.x_sentence or one.layer_D.sensitivity_notes)
+            (one.name, one.shown_label, one.x_sentence or one.layer_D.sensitivity_notes)
             for one in found.ranked
             if not one.x_alarm_eligible and group_of(one) != "control"
         ],

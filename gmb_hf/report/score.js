@@ -174,7 +174,7 @@ function mark(outcome, x, y, title) {
 function said(run, step, outcome) {
   const event = missing(run.event) ? run.without || "no event" : `t* ${count(run.event)}`;
   const alarm = missing(step) ? "no alarm" : `first alarm ${count(step)}`;
-  const lead = missing(step) || missing(run.event) ? "" : `, ${count(run.event - step)} steps ahead`;
+  const lead = missing(step) || missing(run.event) ? "" : `, lead time ${count(run.event - step)} steps`;
   return `run ${run.name}: ${event}, ${alarm}${lead} (${OUTCOMES[outcome]})`;
 }
 
@@ -296,7 +296,7 @@ function leadChart(score, page, width) {
     for (const outcome of ["timely", "early"]) {
       if (!bin[outcome]) continue;
       const left = x((at + 1) * size) + 0.5;
-      const words = `${bin[outcome]} events detected ${count(at * size)} to ${count((at + 1) * size)} steps ahead (${OUTCOMES[outcome]})`;
+      const words = `${bin[outcome]} events detected ${count(at * size)} to ${count((at + 1) * size)} steps before t* (${OUTCOMES[outcome]})`;
       svg.append(drawn("rect", {
         x: left, y: y(base + bin[outcome]), width: Math.max(1, x(at * size) - left - 0.5),
         height: y(base) - y(base + bin[outcome]), class: outcome[0],

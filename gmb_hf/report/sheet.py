@@ -30,6 +30,9 @@ from gmb_hf.core.thresholds import in_words
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Drawn = Mapping[str, tuple[str, "Figure | None"]]
+"""Name of the file -> caption and figure, None where there is nothing to draw."""
+
 _SCRIPTS = ("table.js", "sheet.js")
 
 
@@ -71,16 +74,16 @@ class Sheet:
         """Write the page, atomically."""
         return write_text(path, self.html())
 
-    def write_folder(
-        self, folder: str | Path, drawn: Mapping[str, tuple[str, Figure]] = MappingProxyType({})
-    ) -> list[Path]:
+    def write_folder(self, folder: str | Path, drawn: Drawn = MappingProxyType({})) -> list[Path]:
         """Write report.html, tables/ and figures/ to a folder; returns the files, the page first.
 
-        `drawn`: name of the file -> caption and figure, which the page shows after its own.
+        Those that are `drawn` come after the page's own.
         """
         place, figures = Path(folder), list(self.figures)
         written = [path for table in self.tables for path in table.write(place / "tables")]
         for name, (caption, figure) in drawn.items():
+            if figure is None:
+                continue
             from gmb_hf.report.style import save_figure  # loads matplotlib
 
             png, *others = save_figure(figure, place / "figures" / name)
@@ -118,9 +121,16 @@ def sort_key(value: Any) -> str:
 
 
 @cache  # it takes longer to compile than to fill in
-def template(name: str) -> Template:
-    """A template of the report, by the name of its file."""
-    return templates("gmb_hf.report", page=name.endswith(".html.j2")).get_template(name)
+def template(name: str, package: str = "gmb_hf.report") -> Template:
+    """A template, by the name of its file in a package."""
+    return templates(package, page=name.endswith(".html.j2")).get_template(name)
+
+
+def sentences_of(name: str, package: str, /, **about: Any) -> list[str]:
+    """The sentences of a template: a blank line ends one, and other white space is one space."""
+    environment = templates(package, page=False).overlay(trim_blocks=True, lstrip_blocks=True)
+    text = environment.get_template(name).render(about)
+    return [" ".join(part.split()) for part in text.split("\n\n") if part.strip()]
 
 
 def templates(package: str, *, page: bool) -> Environment:

@@ -87,38 +87,9 @@ DPI = 200
 """Of the PNG files."""
 _SCREEN_DPI = 110  # in a notebook
 
-_STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 8.5,
-    "axes.titlesize": 9,
-    "axes.titlelocation": "left",
-    "axes.titleweight": "bold",
-    "axes.labelsize": 8.5,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": "#8A8A8A",
-    "axes.linewidth": 0.7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.unicode_minus": True,
-    "text.color": INK,
-    "text.parse_math": False,  # a name such as "cost_$x$" is text
-    "xtick.color": "#4A4A4A",
-    "ytick.color": "#4A4A4A",
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "xtick.major.size": 3,
-    "ytick.major.size": 3,
-    "legend.frameon": False,
-    "legend.fontsize": 7.5,
-    "lines.linewidth": 1.4,
-    "figure.facecolor": "#FFFFFF",
-    "savefig.facecolor": "#FFFFFF",
-    "svg.hashsalt": "gmb-hf",
-    "svg.fonttype": "path",
-}
+_STYLE = mpl.rc_params_from_file(
+    Path(__file__).with_name("figures.mplstyle"), use_default_template=False
+)
 
 HALO: list[AbstractPathEffect] = [Stroke(linewidth=2, foreground="#FFFFFF", alpha=0.85), Normal()]
 """For text that lies on lines."""
@@ -147,19 +118,21 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def panel_grid(
-    count: int, columns: int, *, width: float, panel_height: float
+    count: int, columns: int, *, width: float, panel_height: float, above: float = 1
 ) -> tuple[Figure, list[Axes]]:
     """A figure of `count` equal panels that share both axes; sizes in inches.
 
-    Only the leftmost panel of a row and the lowest of a column carry tick labels. `panel_height` is
-    of a row with its title.
+    Only the leftmost panel of a row and the lowest of a column carry ticks. `panel_height` is of a
+    row with its title, `above` what stands over or under all of them.
     """
     rows = max(1, -(-count // columns))
-    figure = new_figure(width, 1 + rows * panel_height)
+    figure = new_figure(width, above + rows * panel_height)
     grid = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
     for index, axes in enumerate(grid.flat):
         axes.set_visible(index < count)
-        axes.tick_params(labelbottom=index + columns >= count)
+        axes.xaxis.set_visible(index + columns >= count)
+        axes.xaxis.set_tick_params(labelbottom=True)
+        axes.yaxis.set_visible(index % columns == 0)
     return figure, list(grid.flat[:count])
 
 
@@ -172,18 +145,22 @@ def save_figure(
     so that its files show the same.
     """
     written, stem = [], Path(path)
-    layout = figure.get_layout_engine()
-    with house_style():
+    layout, dpi = figure.get_layout_engine(), figure.dpi
+    with house_style(), warnings.catch_warnings():
+        # A name in a script that the font lacks is drawn as boxes; the tables spell it.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        if layout is not None:
+            figure.set_dpi(DPI)
+            layout.execute(figure)
+            figure.set_layout_engine(None)  # else each file is drawn twice, once for its layout
         for suffix in formats:
             target = stem.with_name(f"{stem.name}.{suffix}")
             metadata = {"Date": None} if suffix == "svg" else {"Software": None}
-            with atomic_path(target) as temporary, warnings.catch_warnings():
-                # A name in a script that the font lacks is drawn as boxes; the tables spell it.
-                warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            with atomic_path(target) as temporary:
                 figure.savefig(temporary, format=suffix, dpi=DPI, metadata=metadata)
             written.append(target)
-            figure.set_layout_engine(None)
     figure.set_layout_engine(layout)
+    figure.set_dpi(dpi)
     return written
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gmb_hf.base.documents import load_yaml
 from gmb_hf.base.escape import number, p_value, percent, steps, yes_no
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import Column, Line, Table, follow
@@ -25,8 +26,6 @@ from gmb_hf.core.thresholds import in_words, runs_needed
 from gmb_hf.design.candidates import ENSEMBLE
 from gmb_hf.report.answer import RankedVerdicts, reason, shown_name, shown_p
 
-_count = "{:,}".format
-
 
 class ScoreRow(NamedTuple):
     """One score: by runs at one budget, by windows at one target, or both."""
@@ -38,6 +37,79 @@ class ScoreRow(NamedTuple):
     p_value: float | None = None  # by windows
     primary: bool = True
     event: str = ""
+
+    @property
+    def reasons(self) -> str:
+        """Why it may not raise an alarm."""
+        return "; ".join(map(reason, self.item.x_reasons))
+
+    @property
+    def p_by_runs(self) -> float | None:
+        """The p-value by runs, which is of the primary budget."""
+        return follow(self.item.x_first_alarm, "p_adjusted") if self.primary else None
+
+    @property
+    def decided_by(self) -> str:
+        """Which rule of layer B decided."""
+        return self.item.layer_B.x_decided_by or ""
+
+    @property
+    def scope(self) -> str:
+        """Where it may raise an alarm, if only there."""
+        return follow(self.item.x_scope, "where") or ""
+
+    @property
+    def abstain_rate(self) -> float | None:
+        """Protocol `compat`: the share of events without an alarm."""
+        return (follow(self.worth, "model_extra") or {}).get("x_abstain_rate")
+
+    @property
+    def lead_time_mean(self) -> float | None:
+        """Protocol `compat`: the mean lead time in steps."""
+        return (follow(self.worth, "model_extra") or {}).get("x_lead_time_mean")
+
+
+def _threshold(value: float) -> str:
+    return number(value) if math.isinf(value) else f"{value:.4g}"
+
+
+_SHOWN: dict[str, Callable[[Any], str]] = {
+    "number": number,
+    "p_value": p_value,
+    "percent": percent,
+    "steps": steps,
+    "threshold": _threshold,
+    "yes_no": yes_no,
+}
+
+
+def estimate(value: float | None, within: IntervalRecord | None, show: Callable[[Any], str]) -> str:
+    """A value and its interval in brackets, if it has one."""
+    if value is None or within is None:
+        return show(value)
+    return f"{show(value)} [{show(within.low)}, {show(within.high)}]"
+
+
+def _column(name: str, take: str, show: str = "", align: str = "", interval: str = "") -> Column:
+    """A column as a file has it; `_SHOWN` or a format says how it reads."""
+    how = show.format if "{" in show else _SHOWN.get(show)
+    if not interval or how is None:
+        return Column(name, how, align, take)
+
+    def text(row: Any) -> str:
+        return estimate(follow(row, take), follow(row, interval), how)
+
+    return Column(name, str, align, text)
+
+
+def _columns(path: Path) -> dict[str, tuple[Column, ...]]:
+    """The columns of a file by the name of their table."""
+    return {table: tuple(_column(*one) for one in rows) for table, rows in load_yaml(path).items()}
+
+
+COLUMNS = _columns(Path(__file__).with_name("columns.yaml"))
+DETECTION, FALSE_ALARMS = COLUMNS["detection"], COLUMNS["false_alarms"]
+"""Columns of whatever holds an outcome of first alarms as `at`."""
 
 
 # What a report, a page, a terminal and a comparison show of a score: declared once.
@@ -54,10 +126,10 @@ class ScoreColumn:
         short: the heading on a terminal.
         take: where it is in a `ScoreRow`: attributes with dots between them.
         show: how it reads.
+        about: what it means, in words.
         interval: where its 95% interval is, if it has one.
         answer: where it is said that no finite threshold keeps the budget ("ABSTAIN").
         from_width: the narrowest terminal that shows it.
-        about: what it means, in words.
     """
 
     unit: Unit
@@ -66,10 +138,10 @@ class ScoreColumn:
     short: str
     take: str
     show: Callable[[Any], str]
-    interval: str
-    answer: str
-    from_width: int
     about: str
+    interval: str = ""
+    answer: str = ""
+    from_width: int = 0
 
     @property
     def full(self) -> str:
@@ -96,13 +168,6 @@ class ScoreColumn:
         return None if self.abstains(row) else self.value(row)
 
 
-def estimate(value: float | None, within: IntervalRecord | None, show: Callable[[Any], str]) -> str:
-    """A value and its interval in brackets, if it has one."""
-    if value is None or within is None:
-        return show(value)
-    return f"{show(value)} [{show(within.low)}, {show(within.high)}]"
-
-
 def units(found: RankedVerdicts) -> dict[Unit, str]:
     """The units that were judged, each with its primary operating point: runs first."""
     by_windows = f"By windows, target {found.target:g}"
@@ -111,55 +176,24 @@ def units(found: RankedVerdicts) -> dict[Unit, str]:
     return {"runs": f"By runs, budget {in_words(found.budget)}", "windows": by_windows}
 
 
-_BY_RUNS: tuple[tuple[Any, ...], ...] = (
-    ("runs", "detection_rate", "detection rate", "detected",
-     "at.detection_rate", percent, "at.detection_interval", "at.answer", 0,
-     "share of events whose first alarm comes before t* and is not false"),
-    ("runs", "timely_rate", "timely detection rate", "timely",
-     "at.timely_rate", percent, "", "at.answer", 0,
-     "share of events detected within the horizon before t*"),
-    ("runs", "false_alarm_rate", "false-alarm rate per run", "false",
-     "at.false_alarm_rate", percent, "at.false_alarm_interval", "at.answer", 0,
-     "share of runs with a false alarm"),
-    ("runs", "chance", "chance", "chance", "at.chance", percent, "", "", 0,
-     "detection rate of the hardest chance baseline at the same cost: {runs}"),
-    ("runs", "lead_median", "median lead time", "lead", "at.lead_median", steps, "", "", 0,
-     "steps from the first alarm to t*, median over detected events"),
-    ("runs", "p_adjusted", "p", "p", "item.x_first_alarm.p_adjusted", p_value, "", "", 0,
-     "that the hardest baseline detects as many events, adjusted over all scores"),
-)  # fmt: skip
-_BY_WINDOWS: tuple[tuple[Any, ...], ...] = (
-    ("windows", "FPR", "false positive rate", "FPR",
-     "cost.achieved", number, "cost.x_interval", "cost.x_answer", 92,
-     "share of windows far before an event in which the score alarms"),
-    ("windows", "coverage", "coverage", "cover",
-     "worth.coverage", percent, "worth.x_coverage_interval", "cost.x_answer", 100,
-     "share of events with an alarm in the horizon before t*"),
-    ("windows", "chance_by_windows", "chance", "chance (windows)",
-     "worth.chance", percent, "", "", 200,
-     "coverage of the hardest chance baseline: {windows}"),
-    ("windows", "p_by_windows", "p", "p (windows)", "p_value", p_value, "", "", 200,
-     "that the hardest baseline covers as many events, adjusted over all scores"),
-    ("windows", "AUC", "AUC", "AUC", "item.layer_A.auc", number, "", "", 108,
-     "how well it ranks the windows before an event above all others"),
-    ("windows", "lead_by_windows", "median lead time", "lead (windows)",
-     "worth.lead_time_median", steps, "", "", 0,
-     "steps from the first alarm in the horizon to t*, median over covered events"),
-)  # fmt: skip
+_SCORE_COLUMNS = tuple(
+    ScoreColumn(**{**fields, "show": _SHOWN[fields["show"]]})
+    for fields in load_yaml(Path(__file__).with_name("scores.yaml"))
+)
 
 
 def score_columns(found: RankedVerdicts) -> list[ScoreColumn]:
     """By runs, where first alarms were judged; then by windows."""
     named = {unit: ", ".join(labels_of(unit).values()) for unit in BOTH}
-    columns = [ScoreColumn(*fields) for fields in (*_BY_RUNS, *_BY_WINDOWS)]
-    columns = [replace(one, about=one.about.format(**named)) for one in columns]
+    columns = [replace(one, about=one.about.format(**named)) for one in _SCORE_COLUMNS]
     if found.budget is not None:
         return columns[:-1]
     # Alone, they have the terminal to themselves.
     widths = (0, 0, 0, 0, 100, 100)
+    by_windows = [one for one in columns if one.unit == "windows"]
     return [
         replace(one, short=one.short.replace(" (windows)", ""), from_width=width)
-        for one, width in zip(columns[len(_BY_RUNS) :], widths, strict=True)
+        for one, width in zip(by_windows, widths, strict=True)
     ]
 
 
@@ -181,7 +215,7 @@ def score_table(found: RankedVerdicts, items: Sequence[IndicatorRecord]) -> Tabl
     """Scores with their labels and numbers, by runs and by windows."""
     columns = (
         Column("score", take=lambda row: shown_name(row.item)),
-        Column("label", take="item.label"),
+        Column("label", take="item.shown_label"),
         *(Column(one.full, str, take=one.text) for one in score_columns(found)),
     )
     return Table.of(score_rows(found, items), columns)
@@ -192,7 +226,9 @@ _GATE_COLUMNS = (
     Column("gate", take="gate"),
     Column("state", take="state"),
     Column("what stands against it", take="detail", null="", shrinks_to=24, wraps=True),
-    Column("runs to settle it", _count, take="runs_to_settle", null="", from_width=100),
+    Column(
+        "least runs to settle it", "{:,}".format, take="runs_to_settle", null="", from_width=100
+    ),
 )
 
 
@@ -214,26 +250,6 @@ def unmet_gates_table(items: Sequence[IndicatorRecord]) -> Table:
 
 # The tables that every evaluation leaves.
 
-_COUNTS = tuple(
-    Column(name, _count, take=f"at.{name}")
-    for name in (
-        "n_events", "n_detected", "n_timely", "n_early", "n_missed", "n_false_before_event",
-        "n_event_free", "n_event_free_false", "n_runs", "n_false",
-    )
-)  # fmt: skip
-DETECTION = (
-    Column("detection_rate", number, take="at.detection_rate"),
-    Column("detection_low", number, take="at.detection_interval.low"),
-    Column("detection_high", number, take="at.detection_interval.high"),
-    Column("timely_rate", number, take="at.timely_rate"),
-)
-FALSE_ALARMS = (
-    Column("false_alarm_rate", number, take="at.false_alarm_rate"),
-    Column("false_alarm_low", number, take="at.false_alarm_interval.low"),
-    Column("false_alarm_high", number, take="at.false_alarm_interval.high"),
-)
-"""Columns of whatever holds an outcome of first alarms as `at`."""
-
 
 def _baselines(names: Sequence[str], take: Callable[[ScoreRow], dict[str, Any]]) -> list[Column]:
     """The detection rate of each baseline, and its p-value."""
@@ -254,11 +270,9 @@ def _baselines(names: Sequence[str], take: Callable[[ScoreRow], dict[str, Any]])
 def _outcomes() -> list[Column]:
     return [
         *DETECTION,
-        Column("early_rate", number, take="at.early_rate"),
-        Column("miss_rate", number, take="at.miss_rate"),
+        *COLUMNS["early_and_missed"],
         *FALSE_ALARMS,
-        Column("lead_median", steps, take="at.lead_median"),
-        Column("chance", number, take="at.chance"),
+        *COLUMNS["lead_and_chance"],
         *_baselines([*labels_of("runs")], lambda row: row.at.baselines if row.at else {}),
     ]
 
@@ -267,28 +281,13 @@ def first_alarm(results: Results) -> Table:
     """By runs: what the first alarm of every indicator is worth at every budget of runs."""
     main = results.primary_run_budget
     columns = (
-        Column("indicator", take="item.name"),
-        Column("budget", "{:g}".format, take="at.budget"),
-        Column("label", take="item.label"),
-        Column("alarm_eligible", yes_no, "c", take="item.x_alarm_eligible"),
+        *COLUMNS["first_alarm"],
         *_outcomes(),
-        Column(
-            "p_adjusted",
-            p_value,
-            take=lambda row: row.item.x_first_alarm.p_adjusted if row.primary else None,
-        ),
+        *COLUMNS["first_alarm_p"],
         *_baselines([*RIVALS], lambda row: row.at.controls if row.at else {}),
-        *(
-            Column(f"lead_{tail}", steps, take=f"at.lead_{tail}")
-            for tail in ("q05", "q25", "q75", "q95")
-        ),
-        Column("expected_false_alarm_rate", number, take="at.expected"),
-        Column("upper_false_alarm_rate", number, take="at.upper"),
-        Column("budget_state", take="at.state"),
-        Column("threshold", _threshold, take="at.threshold"),
-        *_COUNTS,
-        Column("group", take="item.group"),
-        Column("reasons", take=lambda row: "; ".join(map(reason, row.item.x_reasons))),
+        *COLUMNS["first_alarm_promise"],
+        *COLUMNS["counts"],
+        *COLUMNS["first_alarm_verdict"],
     )
     rows = [
         ScoreRow(item, point, primary=point.budget == main)
@@ -302,12 +301,10 @@ def first_alarm(results: Results) -> Table:
 def other_events(results: Results) -> Table:
     """The same scores before every event of the design, at the budget that decides."""
     columns = (
-        Column("indicator", take="item.name"),
-        Column("event", take="event"),
-        Column("primary", yes_no, "c", take="primary"),
+        *COLUMNS["other_events"],
         *_outcomes(),
-        Column("threshold", _threshold, take="at.threshold"),
-        *_COUNTS,
+        *COLUMNS["other_events_threshold"],
+        *COLUMNS["counts"],
     )
     return Table.of(
         _before_events(results, results.indicators),
@@ -334,15 +331,7 @@ def gate_summary(results: Results) -> Table:
     """Table 1: ranking, the operationality gate, and the label of every indicator."""
     targets = {row.target for item in results.indicators for row in item.layer_B.achieved}
     columns = (
-        Column("indicator", take="name"),
-        Column("AUC", number, take="layer_A.auc"),
-        Column("AP", number, take="layer_A.ap"),
-        Column("controllability_pass", yes_no, "c", take="layer_B.controllability_pass"),
-        Column("fpr_floor", yes_no, "c", take="layer_B.fpr_floor_detected"),
-        Column("ok_targets", _count, take="layer_B.ok_targets"),
-        Column("label", take="label"),
-        Column("family", take="family"),
-        Column("sees_test_labels", yes_no, "c", take="x_sees_test_labels"),
+        *COLUMNS["gate_summary"],
         *(
             Column(f"{head}_{target:g}", number, take=_achieved(target, path))
             for target in sorted(targets)
@@ -352,49 +341,24 @@ def gate_summary(results: Results) -> Table:
                 ("fpr_high", "x_interval.high"),
             )
         ),
-        Column("fpr_min", number, take="layer_B.fpr_min"),
-        Column("targets_met", _count, take="layer_B.n_met"),
-        Column("budget_pass", yes_no, "c", take="layer_B.x_budget_pass"),
-        Column("certified_floor", yes_no, "c", take="layer_B.x_floor_certificate.floor"),
-        Column("decided_by", take=lambda item: item.layer_B.x_decided_by or ""),
-        Column("alarm_eligible", yes_no, "c", take="x_alarm_eligible"),
-        Column("f_min_pos", number, take="layer_B.x_floor_certificate.f_min_pos"),
-        Column("p_adjusted", p_value, take="x_p_adjusted"),
-        Column("reasons", take=lambda item: "; ".join(map(reason, item.x_reasons))),
-        Column("scope", take=lambda item: item.x_scope.where if item.x_scope else ""),
+        *COLUMNS["gate_summary_verdict"],
     )
-    return Table.of(results.indicators, columns, "gate_summary", "Operationality gate summary")
+    rows = map(ScoreRow, results.indicators)
+    return Table.of(rows, columns, "gate_summary", "Operationality gate summary")
 
 
-def _achieved(target: float, path: str) -> Callable[[IndicatorRecord], Any]:
-    return lambda item: follow(item.achieved(target), path)
+def _achieved(target: float, path: str) -> Callable[[ScoreRow], Any]:
+    return lambda row: follow(row.item.achieved(target), path)
 
 
 def utility_at_fpr(results: Results) -> Table:
     """Table 2: what an alarm is worth at each operating point."""
     columns = (
-        Column("indicator", take="item.name"),
-        Column("FPR", "{:g}".format, take="worth.fpr"),
-        Column("coverage", number, take="worth.coverage"),
-        Column("lead_time_median", steps, take="worth.lead_time_median"),
-        Column("lead_time_IQR", steps, take="worth.lead_time_iqr"),
-        Column("lead_time_success", number, take="worth.lead_time_success"),
-        Column("lead_time_q05", steps, take="worth.x_lead_time_q05"),
-        Column("lead_time_q95", steps, take="worth.x_lead_time_q95"),
-        Column("coverage_low", number, take="worth.x_coverage_interval.low"),
-        Column("coverage_high", number, take="worth.x_coverage_interval.high"),
+        *COLUMNS["utility_at_fpr"],
         *_baselines(
             [*labels_of("windows")], lambda row: row.worth.x_baselines if row.worth else {}
         ),
-        Column("false_alarms_per_run", number, take="worth.x_false_alarms_per_run"),
-        Column("false_alarms_per_10k_steps", number, take="worth.x_false_alarms_per_10k_steps"),
-        Column("time_in_warning", number, take="worth.x_time_in_warning"),
-        Column("episode_precision", number, take="worth.x_episode_precision"),
-        Column("n_events", _count, take="worth.x_n_events"),
-        Column("n_covered", _count, take="worth.x_n_covered"),
-        Column("n_too_early", _count, take="worth.x_n_too_early"),
-        Column("threshold", _threshold, take="worth.x_threshold"),
-        Column("sees_test_labels", yes_no, "c", take="item.x_sees_test_labels"),
+        *COLUMNS["utility_of_alarms"],
     )
     points = [
         ScoreRow(item, worth=point) for item in results.indicators for point in item.layer_C.at_fpr
@@ -402,45 +366,15 @@ def utility_at_fpr(results: Results) -> Table:
     return Table.of(points, columns, "utility_at_fpr", "Utility at operating points")
 
 
-def _threshold(value: float) -> str:
-    return number(value) if math.isinf(value) else f"{value:.4g}"
-
-
 def robustness(results: Results) -> Table:
     """Table 3: whether the result survives small admissible changes, by windows and by runs."""
-    columns = (
-        Column("indicator", take="name"),
-        Column("family_size", _count, take="layer_D.family_size"),
-        Column("pass_rate", number, take="layer_D.pass_rate"),
-        Column("label_flip_rate", number, take="layer_D.label_flip_rate"),
-        Column("notes", take="layer_D.sensitivity_notes"),
-        Column("label", take="label"),
-        *(
-            Column(f"runs_{name}", show, take=f"x_first_alarm.robustness.{name}")
-            for name, show in (
-                ("family_size", _count),
-                ("pass_rate", number),
-                ("label_flip_rate", number),
-            )
-        ),
-        Column("sees_test_labels", yes_no, "c", take="x_sees_test_labels"),
-    )
     caption = "Robustness over the preregistered family"
-    return Table.of(results.indicators, columns, "robustness", caption)
+    return Table.of(map(ScoreRow, results.indicators), COLUMNS["robustness"], "robustness", caption)
 
 
 def per_run(results: Results) -> Table:
     """Protocol `compat`: windows, diagnostics and ranking of every run, as `x_per_run` has them."""
-    columns = (
-        Column("indicator"),
-        Column("run"),
-        Column("n_pos", str),
-        Column("n_neg", str),
-        *(
-            Column(name, "{:.6g}".format)
-            for name in ("n_eff", "n_eff_ratio", "k_eff", "tie_dom", "roc_auc", "average_precision")
-        ),
-    )
+    columns = COLUMNS["per_run"]
     rows = [
         (item.name, *(row[column.name] for column in columns[1:]))
         for item in results.indicators
@@ -451,35 +385,15 @@ def per_run(results: Results) -> Table:
 
 def tradeoff(results: Results) -> Table:
     """Protocol `compat`: what each threshold costs and covers, in the reference's columns."""
-    columns = (
-        Column("indicator", take="item.name"),
-        Column("fpr_target", "{:g}".format, take="worth.fpr"),
-        Column("threshold", "{:.6g}".format, take="worth.x_threshold"),
-        Column("fpr_achieved", number, take="cost.achieved"),
-        Column("coverage", number, take="worth.coverage"),
-        Column("abstain_rate", number, take=abstain_rate),
-        Column("n_covered", str, take="worth.x_n_covered"),
-        Column("n_events", str, take="worth.x_n_events"),
-        Column("lead_time_mean", steps, take=lead_time_mean),
-    )
     points = [point for item in results.indicators for point in operating_points(item)]
-    return Table.of(points, columns, "tradeoff", "False alarms against coverage, as published")
+    caption = "False alarms against coverage, as published"
+    return Table.of(points, COLUMNS["tradeoff"], "tradeoff", caption)
 
 
 def operating_points(item: IndicatorRecord) -> list[ScoreRow]:
     """Protocol `compat`: an indicator at each of its thresholds, which may share a target rate."""
     pairs = zip(item.layer_C.at_fpr, item.layer_B.achieved, strict=True)
     return [ScoreRow(item, worth=worth, cost=cost) for worth, cost in pairs]
-
-
-def abstain_rate(row: ScoreRow) -> float | None:
-    """Protocol `compat`: the share of events without an alarm."""
-    return (follow(row, "worth.model_extra") or {}).get("x_abstain_rate")
-
-
-def lead_time_mean(row: ScoreRow) -> float | None:
-    """Protocol `compat`: the mean lead time in steps."""
-    return (follow(row, "worth.model_extra") or {}).get("x_lead_time_mean")
 
 
 def write_tables(results: Results, folder: str | Path) -> list[Path]:
@@ -511,7 +425,7 @@ def rules_table(results: Results) -> Table:
     names = ("indicator", "ok_targets", "controllability_pass", "fpr_min", "fpr_floor",
              "targets_met", "budget_pass", "certified_floor")  # fmt: skip
     columns = {column.name: column for column in gate_summary(results).columns}
-    return Table.of(results.indicators, [columns[name] for name in names])
+    return Table.of(map(ScoreRow, results.indicators), [columns[name] for name in names])
 
 
 class _StratumRow(NamedTuple):
@@ -520,37 +434,16 @@ class _StratumRow(NamedTuple):
     item: IndicatorRecord
     part: StratumRecord
 
+    @property
+    def outcome(self) -> str:
+        """Whether it passes there, or why not."""
+        return "passes" if self.part.passed else "; ".join(map(reason, self.part.reasons))
+
 
 def strata_table(items: Sequence[IndicatorRecord]) -> Table:
     """Every score in every stratum that was named beforehand, by runs and by windows."""
-
-    def rate(value: str, within: str, show: Callable[[Any], str]) -> Callable[[_StratumRow], str]:
-        return lambda row: estimate(follow(row.part, value), follow(row.part, within), show)
-
-    detected, falsely = (
-        rate(f"first_alarm.{name}_rate", f"first_alarm.{name}_interval", percent)
-        for name in ("detection", "false_alarm")
-    )
-    columns = (
-        Column("score", take="item.name"),
-        Column("stratum", take="part.name"),
-        Column("where", take="part.where"),
-        Column("runs", str, take="part.n_runs"),
-        Column("events", str, take="part.n_events"),
-        Column("detection rate", str, take=detected),
-        Column("false-alarm rate per run", str, take=falsely),
-        Column("p", p_value, take="part.first_alarm_p_adjusted"),
-        Column("false positive rate by windows", str, take=rate("achieved", "interval", number)),
-        Column("coverage by windows", str, take=rate("coverage", "coverage_interval", percent)),
-        Column("chance by windows", percent, take="part.chance"),
-        Column("p by windows", p_value, take="part.p_adjusted"),
-        Column("outcome", take=_outcome),
-    )
-    return Table.of((_StratumRow(item, part) for item in items for part in item.x_strata), columns)
-
-
-def _outcome(row: _StratumRow) -> str:
-    return "passes" if row.part.passed else "; ".join(map(reason, row.part.reasons))
+    rows = (_StratumRow(item, part) for item in items for part in item.x_strata)
+    return Table.of(rows, COLUMNS["strata"])
 
 
 def budget_tables(results: Results) -> list[Table]:

@@ -12,7 +12,8 @@ import dataclasses
 import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from itertools import combinations
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -29,13 +30,19 @@ KEYS = (RUN, STEP, SEED)
 STEP_NAMES = ("global_step", "_step", "Step", "train/global_step", "trainer/global_step")
 """What loggers call a step, where they do not call it `step`."""
 
+RUN_NAMES = (
+    *("run_name", "run_id", "Run", "Name", "experiment", "experiment_name"),
+    *("trial_id", "run_uuid"),
+)
+"""What loggers call the column that names a row's run, where they do not call it `run`."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
     """What is to be read of a file: its columns of steps and of runs, and the observables.
 
-    `step`, where the file has none, stands for the one column that has another known name of it;
-    without `columns` every column of numbers is an observable.
+    `step` and `run`, where the file has none, stand for the one column that has another known name
+    of it; without `columns` every column of numbers is an observable.
     """
 
     step: str = STEP
@@ -47,6 +54,8 @@ class Wanted:
         if self.columns is None:
             return list(names)
         keys = {find_step(names, self.step, where), self.run, *KEYS}
+        if self.run == RUN and RUN not in names:
+            keys |= {*RUN_NAMES}
         return [name for name in names if name in keys or name in self.columns]
 
 
@@ -63,6 +72,7 @@ class RawTable:
         notes: what a user should know of how the file was read, a sentence each.
         chart: whether it holds some columns of its runs, and other files may hold others.
         growing: whether more rows are to come, so that nothing is said of a column as a whole.
+        reread: reads all columns of the same rows, where `table` has some of them.
     """
 
     table: pa.Table
@@ -73,10 +83,15 @@ class RawTable:
     notes: tuple[str, ...] = ()
     chart: bool = False
     growing: bool = False
+    reread: Callable[[], RawTable] | None = None
 
     def __post_init__(self) -> None:
         if not self.names:
             object.__setattr__(self, "names", tuple(self.table.column_names))
+
+    def whole(self) -> pa.Table:
+        """All columns of the file, those included that were not asked for."""
+        return self.table if self.reread is None else self.reread().table
 
     def error(self, code: str, what: str, *, row: int | None = None, **at: str) -> InputError:
         """The error for a fault in this file, in a row of it where one is given."""
@@ -87,6 +102,22 @@ class RawTable:
     def not_numbers(self, column: str, reason: str) -> InputError:
         """The error for a column that is wanted and holds no numbers."""
         return InputError(reason, code="not_numbers", where=self.where, column=column)
+
+
+def set_aside_broken_text(raw: RawTable) -> RawTable:
+    """The table without its columns of text that is no UTF-8, which are set aside."""
+    broken = {}
+    for name, column in zip(raw.table.column_names, raw.table.columns, strict=True):
+        try:
+            if not pa.types.is_primitive(column.type):
+                column.validate(full=True)
+        except pa.ArrowInvalid:
+            what = "holds text that is not UTF-8; write it as UTF-8"
+            broken[name] = f"{raw.where}: column {name!r} {what}"
+    if not broken:
+        return raw
+    table = raw.table.select([name for name in raw.table.column_names if name not in broken])
+    return dataclasses.replace(raw, table=table, aside={**raw.aside, **broken})
 
 
 def find_step(names: Sequence[str], wanted: str, where: str) -> str:
@@ -107,6 +138,33 @@ def find_step(names: Sequence[str], wanted: str, where: str) -> str:
     return known[0] if known else wanted
 
 
+def find_run(raw: RawTable, wanted: str) -> str:
+    """The column that names the runs: the one wanted, or for `run` the one of `RUN_NAMES`.
+
+    Only a column that has several names in it tells runs apart; of several that tell the same runs
+    apart it is the first. Where there is none, it is the one wanted.
+
+    Raises:
+        InputError: columns that tell different runs apart have names that runs go by.
+    """
+    if wanted in raw.names or wanted != RUN:
+        return wanted
+    table, codes = raw.table, {}
+    for name in RUN_NAMES:
+        found = _identifiers(table[name]) if name in table.column_names else None
+        if found is not None and found.max(initial=0) > 0:
+            codes[name] = found
+    several = list(codes)
+    if len(several) > 1:
+        together = _joint(list(codes.values())).max()
+        if any(found.max() < together for found in codes.values()):
+            finest = max(several, key=lambda name: codes[name].max())
+            what = f"{' and '.join(map(repr, several))} may all name the runs"
+            hint = f"say which does, e.g. --run-column {finest}"
+            raise raw.error("several_run_columns", f"{what}; {hint}")
+    return several[0] if several else wanted
+
+
 # No array before it is asked for: the first one that Arrow makes imports pandas, a second's work.
 _EMPTY = ("", "NA", "N/A", "n/a", "null", "NULL", "None")
 _LARGEST = 2**53  # whole numbers are exact in float64 up to here
@@ -125,14 +183,14 @@ def typed_columns(
             that is empty, negative or fractional, a run without a name.
     """
     names = raw.names
-    twice = repeated(names)
-    if twice is not None:
+    if (twice := repeated(names)) is not None:
         what = f"column {twice!r} stands twice in the header"
         raise raw.error("repeated_column", what, column=twice)
     step = find_step(names, wanted.step, raw.where)
     needed = [step, *(wanted.columns or ())]
     if wanted.run in names or wanted.run != RUN or run_name is None:
         needed.append(wanted.run)
+    needed += [SEED] if SEED in names else []
     for column in needed:
         if column in raw.aside:
             raise raw.not_numbers(column, raw.aside[column])
@@ -201,7 +259,7 @@ def check_seeds(table: pa.Table, where: str) -> None:
         row = int(np.argmin(same))
         run = names[codes[row]]
         what = f"run {run!r} has the seeds {first[codes[row]]:g} and {seeds[row]:g}"
-        hint = "name the runs apart, or read with run_column='seed'"
+        hint = "name the runs apart, or by their seeds: --run-column seed"
         raise InputError.at(where, "two_seeds", f"{what}; {hint}", run=run)
 
 
@@ -216,16 +274,30 @@ def _runs(raw: RawTable, run_column: str, run_name: str | None) -> pa.ChunkedArr
     if run_column not in raw.table.column_names:
         return pa.chunked_array([pa.repeat(pa.scalar(run_name, pa.string()), raw.table.num_rows)])
     column = raw.table[run_column]
+    if pa.types.is_floating(column.type):
+        column = whole_as_integers(column)
     if pa.types.is_floating(column.type) or pa.types.is_nested(column.type):
         what = f"column {run_column!r} holds {column.type}"
         hint = "a run is named by text or by a whole number"
         raise raw.error("bad_run_column", f"{what}; {hint}", column=run_column)
-    text = pc.cast(column, pa.string())
+    try:
+        text = pc.cast(column, pa.string())
+    except pa.ArrowException as error:
+        what = f"column {run_column!r} holds {column.type} that is no text: {error}"
+        raise raw.error("bad_run_column", what, column=run_column) from error
     empty = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(text), ""), True)
     if pc.any(empty).as_py():
         row = pc.index(empty, True).as_py()
         raise raw.error("empty_run", f"column {run_column!r} is empty", row=row, column=run_column)
     return text
+
+
+def whole_as_integers(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of floats that are all whole numbers as int64; any other as it is."""
+    try:
+        return pc.cast(column, pa.int64())
+    except pa.ArrowInvalid:
+        return column
 
 
 def _whole_numbers(raw: RawTable, name: str, *, required: bool) -> pa.ChunkedArray:
@@ -309,12 +381,10 @@ def _numbers_from_text(
 OnDuplicate = Literal["last", "keep", "sort"]
 
 
-def natural_key(name: str) -> tuple[tuple[tuple[int, int, str], ...], str]:
+def natural_key(name: str) -> tuple[Any, ...]:
     """Sort key under which digits compare as numbers: seed_2 comes before seed_10."""
-    parts = re.split(r"([0-9]+)", name)
-    ascii_digits = [part.isascii() and part.isdigit() for part in parts]
-    key = [(0, int(p), "") if d else (1, 0, p) for p, d in zip(parts, ascii_digits, strict=True)]
-    return tuple(key), name
+    parts = re.split(r"([0-9]+)", name)  # text and digits in turn
+    return [int(part) if at % 2 else part for at, part in enumerate(parts)], name
 
 
 def order_rows(
@@ -365,33 +435,45 @@ def order_rows(
     return table.take(pa.array(rows)), dropped
 
 
+def row_pairs(table: pa.Table) -> NDArray[np.int64]:
+    """The run and step of each row as one number, from 0 on and the same for the same pair."""
+    steps, (codes, _) = np.asarray(table[STEP]), run_codes(table)
+    order = np.lexsort((steps, codes))
+    differs = (np.diff(codes[order]) != 0) | (np.diff(steps[order]) != 0)
+    pairs = np.zeros(len(order), dtype=np.int64)
+    pairs[order[1:]] = np.cumsum(differs)
+    return pairs
+
+
 def merge_split_rows(table: pa.Table) -> pa.Table:
     """Merge consecutive rows of one run and step that complement each other.
 
-    They were logged by several calls, and each has a value in a column that the others leave empty,
-    while no column has two different values. Rows that do not are left as they are. `table` has
-    typed columns, its rows in the order in which they were logged.
+    They were logged by several calls, and each has a value in a column that the others leave empty;
+    of a column that several of them have, as the time, the last value counts. A row without any
+    value is no second row of its step. Rows that do not complement each other are left as they are.
+    `table` has typed columns, its rows in the order in which they were logged.
     """
+    has_value = {name: filled(table, [name]) for name in table.column_names if name not in KEYS}
     steps, (codes, _) = np.asarray(table[STEP]), run_codes(table)
+    bare = ~np.logical_or.reduce([np.zeros(len(steps), dtype=bool), *has_value.values()])
+    if bare.any() and not bare.all():
+        pair = row_pairs(table)
+        known = np.bincount(pair[~bare], minlength=pair.max() + 1) > 0
+        if (extra := bare & known[pair]).any():
+            return merge_split_rows(table.filter(pa.array(~extra)))
     changes = (np.diff(steps) != 0) | (np.diff(codes) != 0)
     start = np.flatnonzero(np.append(True, changes)) if len(steps) else np.zeros(0, dtype=np.int64)
     if len(start) == table.num_rows:
         return table
     sizes = np.diff(np.append(start, table.num_rows))
     group = np.repeat(np.arange(len(start)), sizes)
-    conflict = np.zeros(len(start), dtype=bool)
     adds = np.zeros(table.num_rows, dtype=bool)
-    has_value = {name: filled(table, [name]) for name in table.column_names if name not in KEYS}
-    for name, held in has_value.items():
-        values = float_column(table[name])
-        low = np.minimum.reduceat(np.where(held, values, np.inf), start)
-        high = np.maximum.reduceat(np.where(held, values, -np.inf), start)
-        conflict |= low < high
+    for held in has_value.values():
         adds |= held & (np.add.reduceat(held, start, dtype=np.int64)[group] == 1)
-    merged = ~conflict & (sizes > 1) & np.logical_and.reduceat(adds, start)
+    merged = (sizes > 1) & np.logical_and.reduceat(adds, start)
     if not merged.any():
         return table
-    # A merged row stands where the last of its rows stood; a cell comes from the row that has it.
+    # A merged row stands where the last of its rows stood.
     rows = np.arange(table.num_rows)
     last = np.append(start[1:], table.num_rows) - 1
     kept = rows[~merged[group] | (rows == last[group])]
@@ -409,3 +491,132 @@ def filled(table: pa.Table, columns: Sequence[str]) -> NDArray[np.bool_]:
     """Whether every one of the columns has a value in a row, bool [N]; a logged NaN is one."""
     masks = [np.asarray(pc.is_valid(table[name]), dtype=bool) for name in columns]
     return np.logical_and.reduce(masks, axis=0) if masks else np.ones(table.num_rows, dtype=bool)
+
+
+# Steps that a run has twice: a restart logged them again, or several runs go by one name. A restart
+# goes back to a checkpoint and then on, so that few rows repeat a step, and the last of them counts.
+# Rows that a column tells apart, and rows in larger numbers, are refused: they would be lost.
+
+
+MOST_REPEATED = 0.1
+"""Share of all rows that restarts may have logged again."""
+
+_MOST_OF_A_RUN = 0.5  # of its steps; with more of them it is another training under its name
+_KEEP_LAST = "if a restart logged them again, keep the last row of each step and read that"
+
+
+def refuse_hidden_runs(raw: RawTable, typed: pa.Table, step: str) -> None:
+    """Refuse repeated steps that another column tells apart: it names the runs.
+
+    Args:
+        raw: the file.
+        typed: its typed columns, as they were logged.
+        step: the column of steps in the file.
+
+    Raises:
+        InputError: there is such a column, or two that do so together; they are named.
+    """
+    repeated = 0 if _is_ordered(typed) else _n_repeated(typed)
+    names = _naming_columns(raw, typed, step, repeated) if repeated else ()
+    if not names:
+        return
+    if len(names) == 1:
+        how = f"the column {names[0]!r} tells them apart: --run-column {names[0]} if it names runs"
+    else:
+        both = " and ".join(map(repr, names))
+        how = f"only {both} together tell them apart: write both into one column, --run-column NAME"
+    what = f"{repeated:,} of {typed.num_rows:,} rows repeat a step of their run"
+    raise raw.error("hidden_runs", f"{what}, and {how}; {_KEEP_LAST}", column=names[0])
+
+
+def refuse_lost_rows(dropped: Mapping[str, int], kept: Mapping[str, int], where: str) -> None:
+    """Refuse a log of which more rows repeat a step than restarts log again.
+
+    Args:
+        dropped: run -> rows that a later row of the same step replaced.
+        kept: run -> its other rows.
+        where: the log, for messages.
+
+    Raises:
+        InputError: it is more than `MOST_REPEATED` of all rows, or half of the steps of a run.
+    """
+    lost, rows = sum(dropped.values()), sum(kept.values()) + sum(dropped.values())
+    twice = [run for run, count in dropped.items() if count > _MOST_OF_A_RUN * kept[run]]
+    run = next(iter([*twice, *dropped]), None)
+    if lost > MOST_REPEATED * rows:
+        what = f"{lost:,} of {rows:,} rows ({lost / rows:.0%}) repeat a step of their run"
+        what += f", more than the {MOST_REPEATED:.0%} that restarts may have logged again"
+    elif twice:
+        what = f"run {run!r}: {dropped[twice[0]]:,} of its {kept[twice[0]]:,} steps are logged"
+        what += " again, more than a restart would"
+    else:
+        return
+    hint = "if several runs go by one name, --run-column NAME names the column that tells them"
+    raise InputError.at(where, "repeated_steps", f"{what}; {hint} apart; {_KEEP_LAST}", run=run)
+
+
+def _naming_columns(raw: RawTable, typed: pa.Table, step: str, repeated: int) -> tuple[str, ...]:
+    """The one column, or the two, by which hardly a row repeats a step of its run.
+
+    Runs begin alike: most values of such a column are there at the first step. Those of a column
+    that tells a restart from what was before it (a host, a job, a time) are not.
+    """
+    whole, steps = raw.whole(), np.asarray(typed[STEP])
+    begin = steps == steps.min()
+    codes = {}
+    for name in whole.column_names:
+        found = None if name == step or name in raw.aside else _identifiers(whole[name])
+        if found is not None and 2 * (n := len(np.unique(found[begin]))) > found.max() and n > 1:
+            codes[name] = found
+    for size in (1, 2):
+        groups = {}
+        for names in combinations(codes, size):
+            group = _joint([codes[name] for name in names])
+            named = pc.cast(pa.array(group), pa.string())
+            table = typed.set_column(typed.column_names.index(RUN), RUN, named)
+            if 10 * _n_repeated(table) <= repeated:
+                groups[names] = int(group.max())
+        if groups:
+            return min(groups, key=lambda names: groups[names])
+    return ()
+
+
+def _is_ordered(table: pa.Table) -> bool:
+    """Whether the rows of each run stand together, and its steps increase."""
+    codes, names = run_codes(table)
+    same = np.diff(codes) == 0
+    together = int((~same).sum()) == len(names) - 1
+    return together and bool((np.diff(np.asarray(table[STEP]))[same] > 0).all())
+
+
+def _n_repeated(table: pa.Table) -> int:
+    """Rows whose run and step a later row has, but for those that complete one another."""
+    if row_pairs(table).max() + 1 == table.num_rows:
+        return 0
+    merged = merge_split_rows(table)
+    return int(merged.num_rows - row_pairs(merged).max() - 1)
+
+
+def _identifiers(column: pa.ChunkedArray) -> NDArray[np.int64] | None:
+    """What each row of a column of text or whole numbers is called, from 0 on; None of others."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column = pc.cast(column, kind.value_type)
+    elif pa.types.is_floating(kind):
+        column = whole_as_integers(column)
+    elif pa.types.is_string_view(kind):
+        column = pc.cast(column, pa.string())
+    kind = column.type
+    kinds = (pa.types.is_integer, pa.types.is_string, pa.types.is_large_string)
+    if column.null_count or not any(is_kind(kind) for is_kind in kinds):
+        return None
+    encoded = pc.dictionary_encode(column.combine_chunks())
+    return np.asarray(encoded.indices, dtype=np.int64)
+
+
+def _joint(codes: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """One number for what several columns together call a row, from 0 on."""
+    joint = np.zeros(len(codes[0]), dtype=np.int64)
+    for own in codes:
+        joint = np.unique(joint * (own.max() + 1) + own, return_inverse=True)[1]
+    return joint

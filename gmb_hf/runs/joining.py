@@ -40,10 +40,17 @@ def join_scores(log: RunLog, path: str | Path, columns: Sequence[str] = ()) -> R
             without one (NaN and infinities are none), seeds that differ, or a column that the log
             has already.
     """
-    scores = RunLog.read(path, columns=list(columns) or None)
+    try:
+        scores = RunLog.read(path, columns=list(columns) or None)
+    except InputError as error:
+        if error.code not in ("hidden_runs", "repeated_steps"):
+            raise
+        run = error.location.get("run")
+        whose = "a run" if run is None else f"run {run!r}"
+        what = f"{whose} has two scores at one step; keep one of them"
+        raise InputError.at(path, "repeated_step", what, run=run) from error
     names = list(columns) or [_only_column(scores)]
-    twice = repeated(names)
-    if twice is not None:
+    if (twice := repeated(names)) is not None:
         message = f"--score {twice}: is given twice; once is enough"
         raise InputError(message, code="repeated_column", column=twice)
     for name in names:

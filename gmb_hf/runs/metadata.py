@@ -125,8 +125,13 @@ def _lookup(value: Any, names: Sequence[str]) -> list[Any]:
     return [] if value is None else [value]
 
 
+SYSTEM = "system"
+"""The key of what can be seen of a system in training; see `gmb_hf.design.lock.LockedSystem`."""
+
 # The datasets of the Hub from which the runs of a log, or the data that they learned, were pulled.
 HUB = "hub"
+PANEL = "panel:"
+"""What the name of a panel follows, where a source is one."""
 HubContent = Literal["data", "runs"]
 
 _HUB_KEYS = ("repo", "revision", "config", "fingerprint")

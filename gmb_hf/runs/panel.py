@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from gmb_hf.base.errors import InputError, repeated
+from gmb_hf.base.errors import InputError, first_of, repeated
 from gmb_hf.base.escape import cut, html_table
 
 
@@ -58,8 +58,7 @@ class Panel:
         if not series:
             raise InputError(f"panel {name!r}: no runs", code="no_runs", column=name)
         runs = tuple(run for run, _, _ in series)
-        twice = repeated(runs)
-        if twice is not None:
+        if (twice := repeated(runs)) is not None:
             message = f"panel {name!r}: run {twice!r} is given twice"
             raise InputError(message, code="repeated_run", column=name, run=twice)
         rows = [_series(name, *one) for one in series]
@@ -112,6 +111,25 @@ class Panel:
         """Last step of each run, int64 [R]."""
         last: NDArray[np.int64] = self.steps[np.arange(self.n_runs), self.lengths - 1]
         return last
+
+    def late_starts(self, first_step: int | None = None) -> str:
+        """How many runs begin a checkpoint later than others, as a sentence; empty where none does.
+
+        `first_step` is a step by which other runs of the system had begun, where that is known.
+        """
+        begin, (spacing, counted) = self.first_step, self.spacings()
+        usual = int(begin.min()) if first_step is None else min(int(begin.min()), first_step)
+        late = np.flatnonzero(begin - usual >= (spacing[counted].min() if counted.any() else 1))
+        if not len(late):
+            return ""
+        low, high = begin[late].min(), begin[late].max()
+        steps = f"step {low:,}" if low == high else f"steps {low:,} to {high:,}"
+        others = "other runs" if len(late) < self.n_runs else "the explore runs"
+        return (
+            f"{len(late)} of {self.n_runs} runs begin late, at {steps}, where {others} have begun "
+            f"by step {usual:,}: {first_of([self.runs[row] for row in late])}. If their first rows "
+            "were lost, what is computed from the beginning of a run is wrong in them."
+        )
 
     def select(self, indices: Sequence[int] | NDArray[Any]) -> Panel:
         """The panel of the runs at these row numbers, in this order, cut to the longest of them."""

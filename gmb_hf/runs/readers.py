@@ -14,9 +14,9 @@ import glob
 import io
 import json
 import re
-import struct
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import islice
@@ -35,11 +35,32 @@ from numpy.typing import NDArray
 from gmb_hf.base import extras
 from gmb_hf.base.errors import InputError, nearest, repeated
 from gmb_hf.base.escape import one_line
-from gmb_hf.base.files import DEEPEST, as_float, json_fault, parse_json
+from gmb_hf.base.files import (
+    DEEPEST,
+    as_float,
+    check_file,
+    check_table,
+    json_fault,
+    parse_json,
+    read_bytes,
+    read_text,
+)
 from gmb_hf.base.plugins import load_plugins
 from gmb_hf.runs import metadata as meta
-from gmb_hf.runs.columns import KEYS, RUN, SEED, STEP, STEP_NAMES, RawTable, Wanted, find_step
-from gmb_hf.runs.rows import CsvRows, JsonRows, TextRows, content_of, plain_name, rows_of
+from gmb_hf.runs.columns import (
+    KEYS,
+    RUN,
+    RUN_NAMES,
+    SEED,
+    STEP,
+    STEP_NAMES,
+    RawTable,
+    Wanted,
+    find_step,
+    natural_key,
+    set_aside_broken_text,
+)
+from gmb_hf.runs.rows import CsvRows, JsonRows, RowFault, TextRows, content_of, plain_name, rows_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -82,7 +103,10 @@ def read_parquet(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             names = file.schema_arrow.names
+            rows, columns = file.metadata.num_rows, file.metadata.num_columns
+            check_table(path, rows=0, columns=columns)
             kept = names if export_adapter(names) else wanted.keeps(names, str(path))
+            check_table(path, rows=rows, columns=columns, kept=len(kept))
             # A column that stands twice cannot be asked for by its name; it is refused later.
             twice = len(set(names)) != len(names)
             table = pa.table({}) if twice else file.read(columns=kept)
@@ -91,7 +115,8 @@ def read_parquet(paths: Sequence[Path], wanted: Wanted) -> RawTable:
             raise
         what = f"not a Parquet file, or a truncated or damaged one: {one_line(str(error))}"
         raise InputError.at(path, "not_parquet", f"{what}; copy it again") from error
-    return adapt_export(RawTable(table, str(path), names=tuple(names)), wanted)
+    raw = RawTable(table, str(path), names=tuple(names))
+    return adapt_export(set_aside_broken_text(raw), wanted)
 
 
 def read_csv(paths: Sequence[Path], wanted: Wanted) -> RawTable:
@@ -107,10 +132,12 @@ def read_csv(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     if not header:
         what = "no header; the first line of a CSV names its columns"
         raise InputError.at(path, "no_header", what)
+    check_table(path, rows=0, columns=len(names))
     kept = names if export_adapter(names) else wanted.keeps(names, str(path))
     kinds = dict.fromkeys(kept, pa.float64())
     kinds |= {find_step(names, wanted.step, str(path)): pa.int64(), SEED: pa.int64()}
-    kinds[wanted.run] = pa.string()
+    runs = RUN_NAMES if wanted.run == RUN and RUN not in names else ()
+    kinds |= dict.fromkeys((wanted.run, *runs), pa.string())
     source = path if plain_name(path.name) == path.name else content_of(path)
 
     def parsed(kinds: Mapping[str, pa.DataType]) -> pa.Table:
@@ -147,6 +174,11 @@ def _line(path: Path, rows: type[CsvRows | JsonRows], row: int) -> str:
     return f"row {row + 1}" if found is None else f"line {found.line}"
 
 
+_BLOCK = 2**20  # bytes that Arrow parses at once
+_SAMPLED = 20_000  # lines whose keys are counted
+_KEY = re.compile(rb'"([^"\\]*)"\s*:')
+
+
 def read_jsonl(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     """Read one JSONL file: an object {column: number} a line.
 
@@ -154,12 +186,23 @@ def read_jsonl(paths: Sequence[Path], wanted: Wanted) -> RawTable:
         InputError: a line is no JSON object, or names a key twice; its number is given.
     """
     (path,) = paths
-    content = content_of(path)
     rows = partial(rows_of, path, JsonRows(str(path)))
+    with suppress(RowFault):
+        next(rows(), None)  # a file that is no text is refused before it is held as a whole
+    content = content_of(path)
     try:
-        # Arrow parses by recursion, whatever the depth.
-        if any(line.count(b"{") + line.count(b"[") > DEEPEST for line in io.BytesIO(content)):
-            raise pa.ArrowInvalid
+        # Arrow parses by recursion, whatever the depth, dies of a file that is just `null`, waits for
+        # ever for a longer line, and holds a cell for each line and key, though each line may have
+        # keys of its own.
+        lines, keys = content.count(b"\n"), set[bytes]()
+        for number, line in enumerate(io.BytesIO(content)):
+            deep = line.count(b"{") + line.count(b"[") > DEEPEST
+            null = line.lstrip(b"\xef\xbb\xbf \t\r").startswith(b"null")
+            if deep or null or len(line) > _BLOCK:
+                raise pa.ArrowInvalid
+            if number % (1 + lines // _SAMPLED) == 0:
+                keys.update(_KEY.findall(line))
+        check_table(path, rows=lines, columns=len(keys))
         table = pajson.read_json(pa.BufferReader(content))
         table.validate(full=True)  # the reader does not check that strings are UTF-8
         cells = sum(len(column) - column.null_count for column in table.columns)
@@ -169,20 +212,24 @@ def read_jsonl(paths: Sequence[Path], wanted: Wanted) -> RawTable:
                 pass
     except pa.ArrowInvalid:
         # Arrow gives up on a column that changes its type; row by row the reason can be named.
-        table = table_of([row.cells for row in rows()])
+        table = table_of([row.cells for row in rows()], path)
     return adapt_export(RawTable(table, str(path), partial(_line, path, JsonRows)), wanted)
 
 
-def table_of(items: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """A table of objects {column: value}, empty where an object lacks the column."""
+def table_of(items: Sequence[Mapping[str, Any]], where: str | Path) -> pa.Table:
+    """A table of objects {column: value}, empty where an object lacks the column.
+
+    `InputError`, which begins with `where`, as `check_table`.
+    """
     names = dict.fromkeys(name for item in items for name in item)
+    check_table(where, rows=len(items), columns=len(names))
     return pa.table({name: _column(name, [item.get(name) for item in items]) for name in names})
 
 
 def _column(name: str, values: list[Any]) -> pa.Array:
     """Numbers as float64, of keys whole ones as int64; a column with anything else as text."""
     kinds = {type(value) for value in values if value is not None}
-    is_key = name in (*STEP_NAMES, *KEYS)
+    is_key = name in (*STEP_NAMES, *KEYS, *RUN_NAMES)
     if is_key and kinds == {int} and all(abs(value or 0) < 2**63 for value in values):
         return pa.array(values, pa.int64())
     # True is a value of 1, and no step.
@@ -227,7 +274,7 @@ def read_trainer_state(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     if not numbers:
         why = "is the training still starting, or is logging_steps larger than the training is long"
         raise InputError.at(path, "no_rows", f"log_history is empty: no rows; {why}?")
-    table = table_of([history[number] for number in numbers])
+    table = table_of([history[number] for number in numbers], path)
     summary: dict[str, Any] = next(
         (entry for entry in reversed(histories[path]) if _SUMMARY in entry), {}
     )
@@ -245,8 +292,9 @@ def _checkpoint(path: Path) -> int:
 
 
 def _log_history(path: Path) -> list[Any]:
+    text = read_text(path)
     try:
-        state = parse_json(path.read_text(encoding="utf-8-sig"), where="it", foreign=True)
+        state = parse_json(text, where="it", foreign=True)
     except InputError as error:
         code = "cut_short" if error.code == "not_json" else error.code
         hint = "copy the file again, or read an earlier checkpoint"
@@ -265,7 +313,6 @@ def _reached(history: Sequence[Any]) -> float:
 
 
 # TensorBoard event files: the scalars of a run, a tag a column. A run is a folder.
-_LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
 _TRAINER_FOLDER = re.compile(r"[A-Z][a-z]{2}\d\d_\d\d-\d\d-\d\d_")
 _SCALARS = "scalars"  # the plugin of add_scalar and tf.summary.scalar
 
@@ -294,8 +341,8 @@ def read_event_files(paths: Sequence[Path], wanted: Wanted) -> RawTable:
     rows: dict[int, dict[str, float]] = {}
     repeats: dict[str, int] = {}
     folder = event_folder(paths[0])
-    # A file is named by the time at which it was begun.
-    for path in sorted(paths, key=lambda each: each.name):
+    # A file is named by the second at which it was begun, and numbered in its process.
+    for path in sorted(paths, key=lambda each: natural_key(each.name)):
         for step, tag, value in _scalars(path, notes):
             row = rows.setdefault(step, {})
             # A Trainer logs the epoch twice in a step; only another value is another logging.
@@ -314,8 +361,7 @@ def read_event_files(paths: Sequence[Path], wanted: Wanted) -> RawTable:
         raise InputError.at(folder, "repeated_column", what, column=STEP)
     columns = {tag: pa.array([rows[step].get(tag) for step in steps], pa.float64()) for tag in tags}
     table = pa.table({STEP: pa.array(steps, pa.int64()), **columns})
-    dropped = max(repeats.values())
-    if dropped:
+    if dropped := max(repeats.values()):
         counted = meta.to_json({folder.name: dropped}, str(folder))
         table = table.replace_schema_metadata({meta.DROPPED_KEY: counted})
     where = str(paths[0] if len(paths) == 1 else folder)
@@ -337,8 +383,7 @@ def _scalars(path: Path, notes: list[str]) -> Iterator[tuple[int, str, float]]:
             what = f"record {number} is no event; copy the file again"
             raise InputError.at(path, "cut_short", what) from error
         for value in event.summary.value:
-            kind = value.metadata.plugin_data.plugin_name
-            if kind:
+            if kind := value.metadata.plugin_data.plugin_name:
                 plugin.setdefault(value.tag, kind)
             if value.HasField("simple_value"):
                 yield event.step, value.tag, value.simple_value
@@ -355,15 +400,15 @@ def _records(path: Path, notes: list[str]) -> Iterator[bytes]:
     from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import masked_crc32c
 
     def is_sound(part: bytes) -> bool:
-        return bool(masked_crc32c(part[:-4]) == _CHECKSUM.unpack(part[-4:])[0])
+        return bool(masked_crc32c(part[:-4]) == int.from_bytes(part[-4:], "little"))
 
-    content = path.read_bytes()
+    content = read_bytes(path)
     at = number = 0
     while at < len(content):
         number += 1
         head = content[at : at + 12]
         known = len(head) == 12 and is_sound(head)
-        size = _LENGTH.unpack_from(head)[0] if known else 0
+        size = int.from_bytes(head[:8], "little") if known else 0
         record = content[at + 12 : at + 12 + size + 4]
         # A file system that lost the end of a file may have left zeros.
         cut = len(head) < 12 or (known and len(record) < size + 4) or not any(content[at:])
@@ -471,8 +516,7 @@ def from_trackio(raw: RawTable, wanted: Wanted) -> RawTable:
     named = _RUN_NAME if _RUN_NAME in raw.names else RUN
     if wanted.run == RUN and _RUN_ID in raw.names:
         runs = raw.table.group_by([named, _RUN_ID]).aggregate([])[named].to_pylist()
-        twice = repeated(runs)
-        if twice is not None:
+        if (twice := repeated(runs)) is not None:
             what = f"{runs.count(twice)} runs have the name {twice!r}"
             hint = f"tell them apart by trackio's own number: --run-column {_RUN_ID}"
             raise raw.error("repeated_run", f"{what}; {hint}", run=twice)
@@ -694,10 +738,15 @@ def read_sources(sources: Sources | DataFrame, wanted: Wanted) -> Iterator[tuple
     for place, (reader, files) in _by_run(find_files(sources)).items():
         try:
             for path in files:
+                check_file(path)
                 if not path.stat().st_size:
                     what = "the file is empty; is the training still starting?"
                     raise InputError.at(path, "empty_file", what)
             raw = reader.read(files, wanted)
+            check_table(raw.where, rows=raw.table.num_rows, columns=raw.table.num_columns)
+            if len(raw.names) > raw.table.num_columns:
+                every = replace(wanted, columns=None)
+                raw = replace(raw, reread=partial(reader.read, files, every))
         except UnicodeDecodeError as error:
             what = "not UTF-8 text; save the file as UTF-8"
             raise InputError.at(files[0], "not_utf8", what) from error
@@ -750,5 +799,10 @@ def keep_last_rows(raw: RawTable, count: int, run_column: str) -> RawTable:
     by_run = np.argsort(run, kind="stable")
     ends = np.searchsorted(run[by_run], run[by_run], side="right")
     rows = np.sort(by_run[ends - np.arange(n) <= count])
-    table = raw.table.take(pa.array(rows))
-    return replace(raw, table=table, place=lambda row: raw.place(int(rows[row])))
+    taken = pa.array(rows)
+    return replace(
+        raw,
+        table=raw.table.take(taken),
+        place=lambda row: raw.place(int(rows[row])),
+        reread=lambda: replace(raw, table=raw.whole().take(taken)),
+    )

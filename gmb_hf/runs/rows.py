@@ -16,11 +16,16 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from gmb_hf.base.errors import InputError, repeated
-from gmb_hf.base.files import parse_json
+from gmb_hf.base.files import MOST_BYTES, open_file, parse_json, read_bytes
 
 _GZ = ".gz"
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _CHUNK = 1 << 20
+_LONGEST_LINE = 1 << 24  # bytes
+# Text of which a .gz may hold more than a thousand times its size, as one of equal bytes does.
+_MOST_TEXT = 1 << 28
+_MOST_RATIO = 300
+_PART = 1 << 16  # compressed bytes that are decompressed at once
 # Lines after which a quoted cell without an end is a stray quote: no more rows are lost by one.
 _MOST_LINES = 200
 
@@ -72,6 +77,7 @@ class _Gunzip:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._taken = self._given = 0  # bytes
         self._stream = zlib.decompressobj(wbits=31) if plain_name(path.name) != path.name else None
 
     def feed(self, content: bytes) -> bytes:
@@ -80,7 +86,13 @@ class _Gunzip:
         Raises:
             InputError: they are not compressed by gzip, or damaged.
         """
-        found = b"" if self._stream else content
+        if self._stream is None:
+            return content
+        parts = (content[at : at + _PART] for at in range(0, len(content), _PART))
+        return b"".join(text for part in parts for text in self._decompressed(part))
+
+    def _decompressed(self, content: bytes) -> Iterator[bytes]:
+        self._taken += len(content)
         while self._stream and content:
             if self._stream.eof:  # another part, or the zeros of a tape's block
                 content = content.lstrip(b"\0")
@@ -88,13 +100,19 @@ class _Gunzip:
                     break
                 self._stream = zlib.decompressobj(wbits=31)
             try:
-                found += self._stream.decompress(content)
+                text = self._stream.decompress(content)
             except zlib.error as error:
                 hint = "copy it again, or name it without .gz if it is not compressed"
                 what = f"not a gzip file, or a damaged one ({error}); {hint}"
                 raise InputError.at(self._path, "not_gzip", what) from None
+            self._given += len(text)
+            most = max(_MOST_TEXT, _MOST_RATIO * self._taken)
+            if self._given > min(most, MOST_BYTES):
+                hint = "decompress it, and look at what it holds"
+                what = f"decompresses to more than {self._given >> 20:,} MB of text; {hint}"
+                raise InputError.at(self._path, "too_large", what)
+            yield text
             content = self._stream.unused_data
-        return found
 
     def finish(self) -> None:
         """Refuse a file that ends too soon."""
@@ -110,7 +128,7 @@ def content_of(path: Path) -> bytes:
         InputError: it is named .gz and is no gzip file, or a damaged one, or one that was cut.
     """
     stream = _Gunzip(path)
-    content = stream.feed(path.read_bytes())
+    content = stream.feed(read_bytes(path))
     stream.finish()
     return content
 
@@ -124,6 +142,7 @@ class Lines:
 
     def __init__(self, path: Path) -> None:
         self.number = 0
+        self._path = path
         self._stream = _Gunzip(path)
         self._rest = b""
 
@@ -134,6 +153,10 @@ class Lines:
         held = content[-1:] if content.endswith(b"\r") else b""
         *whole, rest = _LINE_END.split(content.removesuffix(held))
         self._rest = rest + held
+        if len(self._rest) > _LONGEST_LINE:
+            what = f"is longer than {_LONGEST_LINE >> 20} MB, or this is no text"
+            place = f"line {self.number + len(whole) + 1}"
+            raise InputError.at(self._path, "too_large", f"{place} {what}", place=place)
         lines = []
         for line in whole:
             lines.append(self._line(line))
@@ -141,15 +164,14 @@ class Lines:
         return lines
 
     @property
-    def unfinished(self) -> LogLine | None:
-        """What stands after the last complete line, if anything."""
-        return self._line(self._rest) if self._rest.strip(b"\0 \r") else None
+    def unfinished(self) -> list[LogLine]:
+        """What stands after the last complete line: a line, or none."""
+        return [self._line(self._rest)] if self._rest.strip(b"\0 \r") else []
 
     def finish(self) -> list[LogLine]:
         """The last line, where no end follows it; `InputError` where a .gz ends too soon."""
         self._stream.finish()
-        line = self.unfinished
-        return [line] if line else []
+        return self.unfinished
 
     def _line(self, line: bytes) -> LogLine:
         # A writer that keeps its place while the file is cut leaves a hole of zero bytes.
@@ -171,7 +193,7 @@ def rows_of(path: Path, rows: TextRows) -> Iterator[LogRow]:
 
 def _rows_of(path: Path, rows: TextRows) -> Iterator[LogRow | RowFault]:
     lines = Lines(path)
-    with path.open("rb") as file:
+    with open_file(path) as file:
         while content := file.read(_CHUNK):
             for line in lines.feed(content):
                 yield from rows.feed(line)
@@ -205,8 +227,7 @@ class JsonRows:
         if not line.text.strip():
             return []
         place = f"line {line.number}"
-        wrong = _checked(self._where, line)
-        if wrong is not None:
+        if (wrong := _checked(self._where, line)) is not None:
             return [wrong]
         try:
             item = parse_json(line.text, where=place, foreign=True)
@@ -264,8 +285,7 @@ class CsvRows:
     def _rows(self, lines: list[LogLine]) -> list[LogRow | RowFault]:
         first = lines[0]
         for line in lines:
-            wrong = _checked(self._where, line)
-            if wrong is not None:
+            if (wrong := _checked(self._where, line)) is not None:
                 return [wrong]
         try:
             cells = [cell.strip() for cell in next(csv.reader([_text(lines)]), [])]
@@ -289,8 +309,7 @@ class CsvRows:
                 hint = "separate them by commas, and write numbers with a decimal point"
                 what = f"columns are separated by {name}; {hint}"
                 raise InputError.at(self._where, "other_separator", what)
-        twice = repeated(cells)
-        if twice is not None:
+        if (twice := repeated(cells)) is not None:
             what = f"column {twice!r} stands twice in the header"
             raise InputError.at(self._where, "repeated_column", what, column=twice)
         self.header = cells

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -47,16 +47,6 @@ class ReadOptions(TypedDict, total=False):
     last_rows: int | None
 
 
-class CountsLooks(Protocol):
-    """Counts what judges runs that many share, as the held-out ones of a frozen panel are."""
-
-    def refuse_worn_out(self, judge: Any) -> None:
-        """`InputError` where as many as may have judged them, by another lock or design."""
-
-    def keep_look(self, judge: Any) -> object:
-        """Write down a lock, or a design that judges without one; once."""
-
-
 @dataclasses.dataclass(eq=False, repr=False)
 class RunLog:
     """A table of observables by run and step, in order: runs by name, steps increasing.
@@ -71,7 +61,7 @@ class RunLog:
         dropped_duplicates: run -> rows dropped because a restart logged their step again.
         set_aside: column -> why it is no observable (text, lists).
         notes: what to know of how the files were read, a sentence each.
-        looks: counts every lock and design that judges these runs, where they are a panel's.
+        rows_read: how many rows it had before `complete`; None where it is as it was read.
     """
 
     table: pa.Table
@@ -80,7 +70,7 @@ class RunLog:
     dropped_duplicates: dict[str, int] = dataclasses.field(default_factory=dict)
     set_aside: Mapping[str, str] = dataclasses.field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    looks: CountsLooks | None = None
+    rows_read: int | None = None
 
     @classmethod
     def read(
@@ -101,36 +91,45 @@ class RunLog:
                 a column, NaN an empty cell, and without `run_column` it is one run, "run".
             step_column: its name in the files; for `step`, where a file has none, the one column
                 of another known name is taken, which `notes` says.
-            run_column: its name in the files. A file without it is one run, named by the file's
-                stem; a training's state or event files are one run, named by its folder.
+            run_column: its name in the files; for `run`, where a file has none, the one column of
+                another known name that has several runs in it is taken, which `notes` says. Any
+                other file is one run, named by the file's stem; a training's state or event files
+                are one run, named by its folder.
             columns: read these observables only; None reads every column of numbers.
             on_duplicate: "last" keeps the last row of a step that a restart logged again and counts
-                the others in `dropped_duplicates`, and merges rows of one step that were logged
-                with different columns; "keep" keeps all rows; "sort" does too, and sorts rows that
-                are out of order instead of refusing them.
+                the others in `dropped_duplicates`, a tenth of all rows at most, and merges rows of
+                one step that were logged with different columns; "keep" keeps all rows; "sort" does
+                too, and sorts rows that are out of order instead of refusing them.
             last_rows: read only so many rows at the end of each run's log, as it was written.
 
         Raises:
             InputError: nothing to read, a missing column, a cell that is no number (file and line
-                are named), steps out of order, one run in two files, or a file that is not as
-                `write` left it.
+                are named), steps out of order, one run in two files, a file that is not as `write`
+                left it, or steps logged again that another column tells apart (it is named), or
+                more of them than restarts log.
         """
         wanted = Wanted(step_column, run_column, None if columns is None else tuple(columns))
         logs: list[RunLog] = []
         charts: list[RunLog] = []
+        dropped: Counter[str] = Counter()
         for run_name, raw in read_sources(sources, wanted):
             _check_seal(raw)
             if last_rows is not None:
-                raw = keep_last_rows(raw, positive_int("last_rows", last_rows), wanted.run)
+                run = cols.find_run(raw, wanted.run)
+                raw = keep_last_rows(raw, positive_int("last_rows", last_rows), run)
             # A chart may lack a column that another one has.
             own = dataclasses.replace(wanted, columns=None) if raw.chart else wanted
             log = cls._from_raw(raw, own, run_name=run_name, on_duplicate=on_duplicate)
             (charts if raw.chart else logs).append(log)
+            if not _is_sealed(raw):  # of another file, who wrote it has decided
+                dropped.update(log.dropped_duplicates)
         if charts:
             logs.append(cls._join_charts(charts, wanted))
         _refuse_repeated_runs(logs)
         named = isinstance(sources, (str, Path))
-        return cls._join(logs, str(sources) if named else f"{len(logs)} files")
+        log = cls._join(logs, str(sources) if named else f"{len(logs)} files")
+        cols.refuse_lost_rows(dropped, log.rows_by_run, log.origin)
+        return log
 
     @classmethod
     def from_table(
@@ -152,6 +151,8 @@ class RunLog:
         wanted = Wanted(step_column, run_column, None if columns is None else tuple(columns))
         raw = RawTable(table, "run log")
         log = cls._from_raw(raw, wanted, run_name=run_name, on_duplicate=on_duplicate)
+        if not _is_sealed(raw):
+            cols.refuse_lost_rows(log.dropped_duplicates, log.rows_by_run, log.origin)
         if metadata is not None:
             log.metadata = dict(metadata)
         return log
@@ -222,8 +223,7 @@ class RunLog:
         """
         if not logs:
             raise InputError("no run logs to join", code="no_logs")
-        twice = repeated(run for log in logs for run in log.runs)
-        if twice is not None:
+        if (twice := repeated(run for log in logs for run in log.runs)) is not None:
             message = f"run {twice!r} is in two of the run logs to join"
             raise InputError(message, code="run_in_two_files", run=twice)
         return cls._join(logs, f"{len(logs)} run logs")
@@ -234,21 +234,29 @@ class RunLog:
     ) -> RunLog:
         """The log of a raw table: its columns typed, split rows merged, and rows in order."""
         choose("on_duplicate", on_duplicate, ("last", "keep", "sort"))
-        table, aside = cols.typed_columns(raw, wanted, run_name=run_name)
+        run = cols.find_run(raw, wanted.run)
+        step = cols.find_step(raw.names, wanted.step, raw.where)
+        own = dataclasses.replace(wanted, run=run)
+        table, aside = cols.typed_columns(raw, own, run_name=run_name)
+        if on_duplicate != "keep":
+            cols.refuse_hidden_runs(raw, table, step)
         if on_duplicate == "last":
             table = cols.merge_split_rows(table)
         cols.check_seeds(table, raw.where)
         table, dropped = cols.order_rows(table, on_duplicate=on_duplicate, where=raw.where)
         schema = raw.table.schema.metadata or {}
-        step = cols.find_step(raw.names, wanted.step, raw.where)
-        guessed = () if step == wanted.step else (f"The steps are the column {step!r}.",)
+        notes = list(raw.notes)
+        if step != wanted.step:
+            notes.append(f"The steps are the column {step!r}.")
+        if run != wanted.run:
+            notes.append(f"The runs are named by the column {run!r}.")
         return cls(
             table.replace_schema_metadata(None),
             raw.where,
             meta.from_json(schema.get(meta.METADATA_KEY), raw.where),
             _sum([meta.from_json(schema.get(meta.DROPPED_KEY), raw.where), dropped]),
             aside,
-            (*raw.notes, *guessed),
+            tuple(notes),
         )
 
     @classmethod
@@ -312,6 +320,22 @@ class RunLog:
     def observables(self) -> tuple[str, ...]:
         """The columns of numbers: `panel` takes those that every run has a value of."""
         return tuple(name for name in self.table.column_names if name not in KEYS)
+
+    @property
+    def rows_by_run(self) -> dict[str, int]:
+        """How many rows each run has."""
+        return dict(zip(self.runs, self._lengths.tolist(), strict=True))
+
+    @property
+    def restarts(self) -> str:
+        """How many rows restarts logged again, as a sentence; empty where there are none."""
+        if not self.dropped_duplicates:
+            return ""
+        dropped = sum(self.dropped_duplicates.values())
+        rows = dropped + (self.rows_read or self.table.num_rows)
+        runs = ", ".join(f"{run} ({count})" for run, count in self.dropped_duplicates.items())
+        share = f"{dropped / rows:.1%} of {rows:,}"
+        return f"{dropped:,} rows of restarted logs ({share}) were dropped: {runs}."
 
     @property
     def shared_observables(self) -> tuple[str, ...]:
@@ -392,7 +416,9 @@ class RunLog:
             choose("run", run, self.runs, where=self.origin)
         wanted = set(runs)
         rows = np.repeat([run in wanted for run in self.runs], self._lengths)
-        return self.with_rows(self.table.filter(pa.array(rows)))
+        log = self.with_rows(self.table.filter(pa.array(rows)))
+        log.rows_read = None
+        return log
 
     def complete(self, columns: Sequence[str]) -> RunLog:
         """The run log of those rows in which all these columns have a value.
@@ -412,7 +438,9 @@ class RunLog:
             self._require_values(some)
         names = " and ".join(columns)
         note = f"Kept are the {rows.sum()} of {len(rows)} rows in which {names} have a value."
-        return self.with_rows(self.table.filter(pa.array(rows)), note)
+        log = self.with_rows(self.table.filter(pa.array(rows)), note)
+        log.rows_read = self.rows_read or len(rows)
+        return log
 
     def fingerprint(self) -> str:
         """SHA-256 (64 hex digits) of the content: runs, steps, seeds and every observable's bits.
@@ -434,11 +462,9 @@ class RunLog:
         table, options = self.stored_table(where=str(path)).combine_chunks(), {}
         if single:
             doubles = [one.name for one in table.schema if pa.types.is_float64(one.type)]
-            rounded = [
-                pa.field(one.name, pa.float32()) if one.name in doubles else one
-                for one in table.schema
-            ]
-            table = table.cast(pa.schema(rounded, metadata=table.schema.metadata))
+            rounded = [pa.float32() if one.name in doubles else one.type for one in table.schema]
+            fields = map(pa.field, table.column_names, rounded)
+            table = table.cast(pa.schema(fields, metadata=table.schema.metadata))
             # The bytes of equal place in a row: exponents repeat, which compresses.
             others = [name for name in table.column_names if name not in doubles]
             options = {"use_byte_stream_split": doubles, "use_dictionary": others}
@@ -542,6 +568,11 @@ def _seal(table: pa.Table) -> bytes:
     keys = (meta.METADATA_KEY, meta.DROPPED_KEY)
     held = {str(key): hashlib.sha256(about[key]).hexdigest() for key in keys if key in about}
     return item_hash({"content": _content_hash(table), **held}).hex().encode()
+
+
+def _is_sealed(raw: RawTable) -> bool:
+    """Whether `RunLog.write` wrote it."""
+    return meta.SEAL_KEY in (raw.table.schema.metadata or {})
 
 
 def _check_seal(raw: RawTable) -> None:
@@ -661,8 +692,7 @@ class RunItems:
 
 
 def _check_columns(schema: pa.Schema, where: str) -> None:
-    twice = repeated(schema.names)
-    if twice is not None:
+    if (twice := repeated(schema.names)) is not None:
         what = f"column {twice!r} stands twice"
         raise InputError.at(where, "repeated_column", what, column=twice)
     if "run" not in schema.names:

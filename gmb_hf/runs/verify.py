@@ -6,8 +6,7 @@ some steps again, or columns that were logged at different steps, are remarks.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.runs.columns import RUN, STEP, float_column
+from gmb_hf.runs.copies import refuse_copies
 from gmb_hf.runs.panel import Panel
 from gmb_hf.runs.runlog import RunLog, at_shared_steps
 
@@ -58,11 +58,22 @@ class Verification:
     faults: tuple[str, ...]
 
 
-def verify(log: RunLog, columns: Sequence[str] = ()) -> Verification:
+def verify(
+    log: RunLog,
+    columns: Sequence[str] = (),
+    *,
+    metric: str | None = None,
+    whole: Callable[[], RunLog] | None = None,
+) -> Verification:
     """Look at a run log before it is judged; a missing column is an `InputError`.
 
-    `columns` are the metric and the scores that are to be judged, at the steps that they share;
-    none given, all of them are looked at, and an empty cell is no fault.
+    Args:
+        log: the runs.
+        columns: the metric and the scores that are to be judged, at the steps that they share;
+            none given, all of them are looked at, and an empty cell is no fault.
+        metric: the one of them that shows the events; the first of `columns` by default.
+        whole: reads the log with all its columns, where `log` has some of them: whether runs are
+            copies is not decided by one column alone.
     """
     fingerprint = log.fingerprint()
     for column in columns:
@@ -82,12 +93,10 @@ def verify(log: RunLog, columns: Sequence[str] = ()) -> Verification:
     faults += _gaps(clock, spacing)
     looked = [_look_at(judged, name, required=bool(columns)) for name in names]
     faults += [fault for _, wrong in looked for fault in wrong]
-    faults += _copies(judged, names)
-    remarks = list(judged.notes)
-    dropped = log.dropped_duplicates
-    if dropped:
-        runs = ", ".join(f"{run} ({count})" for run, count in dropped.items())
-        remarks.append(f"{sum(dropped.values())} rows of restarted logs were dropped: {runs}.")
+    copied, near = _copies(judged, columns, metric or next(iter(columns), None), whole)
+    faults += copied
+    begin = clock.late_starts()
+    remarks = [*judged.notes, *filter(None, [log.restarts, begin, near])]
     return Verification(
         runs=log.runs,
         rows=judged.table.num_rows,
@@ -137,17 +146,33 @@ def _look_at(log: RunLog, name: str, *, required: bool) -> tuple[ColumnSummary, 
     return summary, faults
 
 
-def _copies(log: RunLog, names: Sequence[str]) -> list[str]:
-    """Runs that are one run under two names: they would count as two, and agree too well."""
-    seen: dict[bytes, str] = {}
-    faults = []
-    columns = [np.asarray(log.table["step"]), *(float_column(log.table[name]) for name in names)]
-    ends = np.cumsum(log.panel("step").lengths)
-    for run, first, end in zip(log.runs, np.append(0, ends), ends, strict=False):
-        digest = hashlib.sha256()
-        for column in columns:
-            digest.update(column[first:end].tobytes())
-        other = seen.setdefault(digest.digest(), run)
-        if names and other != run:
-            faults.append(f"run {run!r} is a copy of run {other!r}")
-    return faults
+def _copies(
+    log: RunLog,
+    columns: Sequence[str],
+    metric: str | None,
+    whole: Callable[[], RunLog] | None,
+) -> tuple[list[str], str]:
+    """Runs that are one run under two names, a fault, and those that may be, a remark.
+
+    They would count as two. Scores that are equal beside an equal metric are proof enough, as they
+    are for an evaluation; one column alone makes the whole rows be looked at.
+    """
+    try:
+        try:
+            return [], _near_copies(log, columns or log.observables, metric)
+        except InputError:
+            if len(columns) > 1:
+                raise
+            log = log if whole is None else whole()
+            return [], _near_copies(log, log.observables, metric)
+    except InputError as error:
+        return [str(error)], ""
+
+
+def _near_copies(log: RunLog, names: Iterable[str], metric: str | None) -> str:
+    have = log.shared_observables
+    metrics = [log.panel(metric)] if metric in have else []
+    scores = [log.panel(name) for name in names if name in have and name != metric]
+    others = (name for name in have if name not in names)
+    near = refuse_copies(metrics, scores, lambda: map(log.panel, others), where=log.origin)
+    return near.note() if metrics else ""

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from gmb_hf.base.errors import InputError, choose, not_negative, positive_int
 from gmb_hf.tasks import task
 from gmb_hf.tasks.modular import is_prime, nearest_prime
-from gmb_hf.tasks.task import BOS_WORD, EOS_WORD, Flags, Ints, Task, Vocabulary
+from gmb_hf.tasks.task import Flags, Ints, Task, Vocabulary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +42,7 @@ EXAMPLES, PRIME, DIMENSION = 8, 11, 5
 SEQUENCES_OF_A_FUNCTION, SEQUENCES = 16, 2048
 LEAST_MAPS = 10**6
 """Fewer maps cannot be told from those that a training of usual length has seen."""
+_MOST_EXAMPLES = 4096
 _ROWS = tuple(b"icl")  # the stream of the rows that a dataset holds
 
 
@@ -174,7 +175,7 @@ class InContextTask(Task):
             )
         known = RULES[choose("rule", self.rule, (*RULES, REAL))]
         positive_int("prime", self.prime)
-        positive_int("examples", self.examples)
+        positive_int("examples", self.examples, most=_MOST_EXAMPLES)
         task.check_row_count(f"{self.rule} modulo {self.prime}", self.prime**2)
         if known.lines and not is_prime(self.prime):
             guess = nearest_prime(self.prime)
@@ -247,12 +248,6 @@ class InContextTask(Task):
     def question_length(self) -> int:
         """All but the last y: the examples are a part of the question."""
         return self.sequence_length - 1
-
-    def words(self) -> dict[str, int]:
-        """The residues and the special tokens."""
-        special = self.vocabulary
-        residues = {str(residue): residue for residue in range(self.prime)}
-        return {**residues, BOS_WORD: special.bos, EOS_WORD: special.eos}
 
     def pairs_of(self, rows: Ints) -> tuple[Ints, Ints]:
         """x and y of rows, int64 [n, P] each."""
@@ -412,7 +407,7 @@ class LinearReal:
 
     def __post_init__(self) -> None:
         positive_int("dimension", self.dimension)
-        positive_int("examples", self.examples)
+        positive_int("examples", self.examples, most=_MOST_EXAMPLES)
         not_negative("noise", self.noise)
 
     @property
@@ -456,13 +451,6 @@ class LinearReal:
 
     def table(self, seed: int, count: int) -> pa.Table:
         """Rows of a dataset: `x`, P vectors end to end, and the P numbers `y`."""
-        import pyarrow as pa
-
         rng = np.random.default_rng([*_ROWS, self.dimension, self.examples, seed])
         x, y = self.draw(rng, count)
-        flat = {"x": x.reshape(count, -1), "y": y}
-        arrays = {
-            name: pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])
-            for name, values in flat.items()
-        }
-        return pa.table(arrays)
+        return task.column_table({"x": x.reshape(count, -1), "y": y})

@@ -204,9 +204,7 @@ class ModularTask(Task):
         >>> ModularTask("sq_sum", 29).prompts()[3 * 29 + 5]
         '3^2 + 5^2 ='
         """
-        form = OPERATIONS[self.operation].text + " ="
-        a, b = (column.tolist() for column in self.operands().values())
-        return [form.format(a=x, b=y) for x, y in zip(a, b, strict=True)]
+        return [text[: text.index("=") + 1] for text in self.texts()]
 
     def operands(self) -> dict[str, Ints]:
         """The columns `a` and `b`, a outer and b inner; a division leaves out b = 0."""
@@ -223,11 +221,8 @@ class ModularTask(Task):
         a, b = self.operands().values()
         words, operation = self.vocabulary, self.equation.operation
         c = OPERATIONS[self.operation].result(a, b, self.prime) % self.prime
-        rows = np.full((len(a), self.sequence_length), words.eos, dtype=np.int64)
-        columns: tuple[Ints | int, ...] = (words.bos, a, operation, b, words.eq, c)
-        for place, column in enumerate(columns):
-            rows[:, place] = column
-        return rows
+        columns = (words.bos, a, operation, b, words.eq, c, words.eos, words.eos)
+        return np.stack(np.broadcast_arrays(*columns), axis=1)
 
     def split(self, fraction: float = 0.5, data_seed: int = 42) -> tuple[Ints, Ints]:
         """Indices of the training rows and of the held-out rows; see `split_indices`."""

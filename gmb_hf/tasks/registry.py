@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cache
 from typing import Any
 
@@ -16,12 +16,22 @@ from gmb_hf.tasks.modular import OPERATIONS, ModularTask
 from gmb_hf.tasks.task import Task
 
 DEFAULT_PRIME = 97
-_MODULAR = re.compile(r"modular_(?P<operation>\w+)|(?P<named>\w+)_p(?P<prime>\d+)")
-_FORMAL = re.compile(r"(?P<language>\w+)_(?P<length>\d+)")
-_IN_CONTEXT = re.compile(
-    rf"(?P<rule>{'|'.join((*RULES, REAL))})(_p(?P<prime>\d+))?(_k(?P<examples>\d+))?"
-    r"(_n(?P<sequences>\d+))?"
-)
+# A name's pattern, whose groups are fields -> the task, and what the first group may be.
+_FAMILIES: dict[str, tuple[Callable[..., Task], Collection[str]]] = {
+    r"modular_(?P<operation>\w+)": (ModularTask, OPERATIONS),
+    r"(?P<operation>\w+)_p(?P<prime>\d+)": (ModularTask, OPERATIONS),
+    r"(?P<language>\w+)_(?P<input_length>\d+)": (FormalTask, LANGUAGES),
+    r"(?P<rule>\w+?)(_p(?P<prime>\d+))?(_k(?P<examples>\d+))?(_n(?P<sequences>\d+))?": (
+        InContextTask,
+        (*RULES, REAL),
+    ),
+}
+# The fields that are no options beside a name.
+_NAMED: dict[Callable[..., Task], tuple[str, ...]] = {
+    ModularTask: ("operation", "prime"),
+    FormalTask: ("language", "input_length"),
+    InContextTask: ("rule",),
+}
 
 TASKS: dict[str, Callable[..., Task]] = {}
 """Every other task: name -> what makes it, a function or class; its parameters are the options."""
@@ -77,33 +87,21 @@ def get_task(name: str, *, prime: int | None = None, **options: Any) -> Task:
         >>> get_task("copy_8").answer_positions
         (9, 10, 11, 12, 13, 14, 15, 16)
     """
-    modular = _MODULAR.fullmatch(name)
-    if modular and (modular["operation"] or modular["named"]) in OPERATIONS:
-        _check_options(name, ModularTask, options, {"operation", "prime"})
-        if modular["prime"] and prime not in (None, int(modular["prime"])):
-            raise InputError(f"task {name!r} names its prime, and prime={prime} is another")
-        chosen = int(modular["prime"]) if modular["prime"] else prime
-        operation = modular["operation"] or modular["named"]
-        return ModularTask(operation, DEFAULT_PRIME if chosen is None else chosen, **options)
-    formal = _FORMAL.fullmatch(name)
-    if formal and formal["language"] in LANGUAGES:
-        if prime is not None:
+    for pattern, (make, members) in _FAMILIES.items():
+        found = re.fullmatch(pattern, name)
+        if not found or found[1] not in members:
+            continue
+        if prime is not None and make is FormalTask:
             raise InputError(f"task {name!r} is over bits and takes no prime; leave prime out")
-        _check_options(name, FormalTask, options, {"language", "input_length"})
-        return FormalTask(formal["language"], int(formal["length"]), **options)
-    in_context = _IN_CONTEXT.fullmatch(name)
-    if in_context:
-        _check_options(name, InContextTask, options, {"rule"})
-        said = {
-            key: int(text) for key, text in in_context.groupdict().items() if text and key != "rule"
-        }
+        _check_options(name, make, options)
+        (_, member), *numbers = found.groupdict().items()
+        said = {field: int(text) for field, text in numbers if text}
         given = {**said, **options, **({} if prime is None else {"prime": prime})}
-        for key, number in said.items():
-            if given[key] != number:
-                raise InputError(
-                    f"task {name!r} names its {key}, and {key}={given[key]} is another"
-                )
-        return InContextTask(in_context["rule"], **given)
+        for field, number in said.items():
+            if given[field] != number:
+                what = f"names its {field}, and {field}={given[field]} is another"
+                raise InputError(f"task {name!r} {what}")
+        return make(member, **given)
     if name in LANGUAGES:
         raise InputError(f"task {name!r}: say how many bits, e.g. {name}_8")
     others = other_tasks()
@@ -116,9 +114,8 @@ def get_task(name: str, *, prime: int | None = None, **options: Any) -> Task:
     return others[name](**options)
 
 
-def _check_options(
-    name: str, make: Callable[..., Task], options: Iterable[str], in_name: Iterable[str] = ()
-) -> None:
-    known = [option for option in inspect.signature(make).parameters if option not in in_name]
+def _check_options(name: str, make: Callable[..., Task], options: Iterable[str]) -> None:
+    named = _NAMED.get(make, ())
+    known = [option for option in inspect.signature(make).parameters if option not in named]
     for option in options:
         choose("option", option, known, where=f"task {name!r}")

@@ -7,6 +7,7 @@ files here are equal to theirs byte for byte.
 
 from __future__ import annotations
 
+import filecmp
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.base.files import atomic_path, clear_os_errors
+from gmb_hf.base.files import atomic_path, clear_os_errors, read_bytes
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import random_stream, train_rows
@@ -46,22 +47,32 @@ def stream_shard(path: str | Path, parts: Iterable[NDArray[np.integer[Any]]]) ->
     Returns the number of tokens, which the header states.
 
     Raises:
-        InputError: an id does not fit into 16 bits, there is none, or the file cannot be written.
+        InputError: an id does not fit into 16 bits, there is none, the file cannot be written, or
+            it is there and holds other tokens.
     """
     count = 0
-    with clear_os_errors(path), atomic_path(path) as temporary, temporary.open("wb") as file:
-        file.write(_header(0))
-        for ids in parts:
-            low, high = (ids.min(), ids.max()) if ids.size else (0, 0)
-            if low < 0 or high > 0xFFFF:
-                raise InputError(f"{path}: a shard holds ids from 0 to 65535, got {low} to {high}")
-            file.write(ids.astype("<u2").tobytes())
-            count += ids.size
-        if not count:
-            raise InputError(f"{path}: there is no token to write")
-        file.seek(0)
-        file.write(_header(count))
+    with clear_os_errors(path), atomic_path(path) as temporary:
+        with temporary.open("wb") as file:
+            file.write(_header(0))
+            for ids in parts:
+                low, high = (ids.min(), ids.max()) if ids.size else (0, 0)
+                if low < 0 or high > 0xFFFF:
+                    must = f"a shard holds ids from 0 to 65535, got {low} to {high}"
+                    raise InputError(f"{path}: {must}")
+                file.write(ids.astype("<u2").tobytes())
+                count += ids.size
+            if not count:
+                raise InputError(f"{path}: there is no token to write")
+            file.seek(0)
+            file.write(_header(count))
+        if Path(path).is_file() and not filecmp.cmp(path, temporary, shallow=False):
+            raise _holds_others(path)
     return count
+
+
+def _holds_others(path: str | Path) -> InputError:
+    what = "is there already and holds something else, which is not replaced"
+    return InputError.at(path, "exists", f"{what}; choose another folder with --out, or remove it")
 
 
 def _header(tokens: int) -> bytes:
@@ -78,11 +89,11 @@ def read_shard(path: str | Path) -> NDArray[np.uint16]:
     """
     path = Path(path)
     try:
-        content = path.read_bytes()
-    except FileNotFoundError as error:
+        content = read_bytes(path)
+    except InputError as error:
+        if error.code != "no_such_file":
+            raise
         raise InputError(f"{path}: no such file; write one with `gmb data export`") from error
-    except (IsADirectoryError, PermissionError) as error:
-        raise InputError(f"{path}: cannot be read; name a shard such as train.bin") from error
     magic = int.from_bytes(content[:4], "little")
     if len(content) >= 4 and magic != MAGIC:
         raise InputError(f"{path}: not a token shard: it starts with {magic}, a shard with {MAGIC}")
@@ -126,7 +137,8 @@ def export_shards(
         op_token: `shared`, the protocol's, or `distinct`; formal languages have no such token.
 
     Raises:
-        InputError: an unknown task, a bad argument, or the files cannot be written.
+        InputError: an unknown task, a bad argument, or the files cannot be written; the folder
+            holds the shards of another task, seed or split.
     """
     task = get_task(task_name, prime=prime)
     if isinstance(task, ModularTask):
@@ -138,4 +150,10 @@ def export_shards(
     train, val = rows[order[:count]], rows[order[count:]]
     stream.shuffle(train)
     stream.shuffle(val)
-    return write_shard(Path(out) / "train.bin", train), write_shard(Path(out) / "val.bin", val)
+    shards = {Path(out) / "train.bin": train, Path(out) / "val.bin": val}
+    for path, tokens in shards.items():  # before the first of them is written
+        content = _header(tokens.size) + tokens.astype("<u2").tobytes()
+        if path.is_dir() or (path.is_file() and path.read_bytes() != content):
+            raise _holds_others(path)
+    first, second = (write_shard(path, tokens) for path, tokens in shards.items())
+    return first, second

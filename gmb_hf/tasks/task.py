@@ -359,13 +359,13 @@ class Task(ABC):
             columns["true_answer"] = _scalar(data.true_answers)
             columns["corrupted"] = data.corrupted
         return {
-            split: _table({name: values[index] for name, values in columns.items()})
+            split: column_table({name: values[index] for name, values in columns.items()})
             for split, index in (("train", data.train_index), ("test", data.test_index))
         }
 
     def full_table(self) -> pa.Table:
         """Every row with its true answer, unsplit: `input_ids`, `labels`, operands, `answer`."""
-        return _table(self._columns(self.rows()))
+        return column_table(self._columns(self.rows()))
 
     @property
     def _answer_columns(self) -> list[int]:
@@ -396,7 +396,8 @@ def _scalar(answers: Ints) -> Ints:
     return answers[:, 0] if answers.shape[1] == 1 else answers
 
 
-def _table(columns: Mapping[str, NDArray[Any]]) -> pa.Table:
+def column_table(columns: Mapping[str, NDArray[Any]]) -> pa.Table:
+    """Columns of numbers [N], or of lists of equal length [N, length], as a table."""
     import pyarrow as pa
 
     def arrow(values: NDArray[Any]) -> pa.Array:

@@ -14,7 +14,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gmb_hf.base.documents import Many, Section, load_yaml
 from gmb_hf.base.errors import InputError, choose, first_line, repeated, right_call, unknown
-from gmb_hf.base.files import check_file
+from gmb_hf.base.files import STREAMED, check_file, open_file
 from gmb_hf.base.fingerprints import fingerprint
 
 SEPARATOR = "<|endoftext|>"
@@ -113,7 +114,6 @@ def _place(text: str, limit: int) -> int:
 
 
 def _decoded(path: Path) -> Iterator[str]:
-    check_file(path)
     decoder = codecs.getincrementaldecoder("utf-8")()
     read = 0
 
@@ -121,7 +121,7 @@ def _decoded(path: Path) -> Iterator[str]:
         hint = f"convert it, e.g. iconv -f {guess} -t UTF-8 {path}"
         return InputError(f"{path}: is not UTF-8 text (byte {place}); {hint}")
 
-    with path.open("rb") as file:
+    with open_file(path, most=STREAMED) as file:
         while True:
             block = file.read(_CHUNK)
             begin = read - len(decoder.getstate()[0])
@@ -198,10 +198,10 @@ class TextFile:
         return file_pieces(self.path, self.separator)
 
 
-@dataclass(frozen=True)
-class HubText:
+class HubText(Section):
     """Splits of a dataset of the Hub, one after the other; `name` is what tables show.
 
+    `splits` are those to read: those to train on, unless `read_sources` puts the `held_out` ones.
     A dataset of one configuration names none. Unless `rows_are_documents`, the rows of a split are
     one document, cut into lines. The text is in the rows' `column`; `row_ending` is put after each
     row that does not bring its own line break.
@@ -209,8 +209,9 @@ class HubText:
 
     name: str
     repository: str
-    config: str | None
-    splits: tuple[str, ...]
+    config: str | None = None
+    splits: Many[str]
+    held_out: Many[str]
     rows_are_documents: bool = True
     column: str = "text"
     row_ending: str = ""
@@ -254,27 +255,12 @@ class HubText:
 Text = TextFile | HubText
 """Documents under a `name`, that `pieces` reads, more than once, from `source`."""
 
-_STORIES = HubText("tinystories", "roneneldan/TinyStories", None, ("train",))
-_SHAKESPEARE = HubText("shakespeare", "karpathy/tiny_shakespeare", None, ("train",))
-_WIKITEXT = HubText("wikitext2", "Salesforce/wikitext", "wikitext-2-raw-v1", ("train",), False)
-_WIKITEXT_103 = replace(_WIKITEXT, name="wikitext103", config="wikitext-103-raw-v1")
-# Mikolov's words, lower-case with <unk> and N; a row is a sentence without its line break.
-_PTB = HubText(
-    *("ptb", "ptb-text-only/ptb_text_only", "penn_treebank", ("train",), False),
-    *("sentence", "\n"),
-)
-# The plain text that OpenAI evaluated GPT-2 on, as lm-eval's lambada_openai; it is a test set only.
-_LAMBADA = HubText("lambada", "EleutherAI/lambada_openai", "default", ())
+_DOMAINS_FILE = Path(__file__).with_name("domains.yaml")
 DOMAINS = {
-    "tinystories": (_STORIES, ("validation",)),
-    # The protocol's held-out text is the whole of it.
-    "shakespeare": (_SHAKESPEARE, ("train", "validation", "test")),
-    "wikitext2": (_WIKITEXT, ("test",)),
-    "wikitext103": (_WIKITEXT_103, ("test",)),
-    "ptb": (_PTB, ("test",)),
-    "lambada": (_LAMBADA, ("test",)),
+    name: HubText.parse({"name": name, **entry}, where=f"{_DOMAINS_FILE}: {name}")
+    for name, entry in load_yaml(_DOMAINS_FILE).items()
 }
-"""Known without a file: each with the splits to train on, if any, and those that are held out."""
+"""Known without a file."""
 
 
 def read_sources(
@@ -297,8 +283,7 @@ def read_sources(
     if not given:
         raise InputError(f"{option}: no text is given; write NAME=FILE, or {', '.join(DOMAINS)}")
     found = tuple(_read_source(word, option, separator, held_out) for word in given)
-    twice = repeated(text.name for text in found)
-    if twice is not None:
+    if (twice := repeated(text.name for text in found)) is not None:
         raise InputError(f"{option}: the name {twice!r} is given twice; name the texts apart")
     return found
 
@@ -306,10 +291,10 @@ def read_sources(
 def _read_source(word: str, option: str, separator: str | None, held_out: bool) -> Text:
     name, equals, place = word.partition("=")
     if not equals and name in DOMAINS:
-        text, splits = DOMAINS[name]
+        text = DOMAINS[name]
         if not held_out and not text.splits:
             raise InputError(f"{option} {name}: is for evaluation only, it has no training split")
-        return replace(text, splits=splits) if held_out else text
+        return text.model_copy(update={"splits": text.held_out}) if held_out else text
     if not equals and Path(word).exists():
         raise InputError(f"{option} {word}: give the file a name, e.g. {Path(word).stem}={word}")
     if not equals:
@@ -318,7 +303,7 @@ def _read_source(word: str, option: str, separator: str | None, held_out: bool) 
     if not name.strip() or not place:
         raise InputError(f"{option} {word!r}: write it as NAME=FILE")
     path = Path(place)
-    check_file(path)
+    check_file(path, most=STREAMED)
     if not path.stat().st_size:
         raise InputError(f"{path}: {_EMPTY}")
     return TextFile(name.strip(), path, separator)

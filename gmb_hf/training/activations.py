@@ -27,7 +27,7 @@ from gmb_hf.tasks.incontext import InContextTask
 from gmb_hf.training import blocks
 from gmb_hf.training.blocks import Weights, normalise, take
 from gmb_hf.training.recorders import CheckpointState, Recorder
-from gmb_hf.training.stacked import SeedStack, task_data
+from gmb_hf.training.stacked import SeedStack
 
 
 @dataclass
@@ -61,9 +61,8 @@ def shows_activations(stack: SeedStack) -> bool:
 def asked_rows(stack: SeedStack) -> Tensor:
     """The training rows up to the token that the last answer follows, int64 [S, n, T]."""
     position = stack.task.answer_positions[-1]
-    of_seeds = [task_data(stack.config.task, seed) for seed in stack.seeds]
-    rows = [torch.from_numpy(data.input_ids[data.train_index]) for data in of_seeds]
-    return torch.stack(rows)[:, :, : position + 1].contiguous().to(stack.device)
+    rows = torch.from_numpy(stack.of_training_rows("input_ids"))
+    return rows[:, :, : position + 1].contiguous().to(stack.device)
 
 
 def embed(weights: Weights, rows: Tensor) -> Tensor:
@@ -126,12 +125,7 @@ def forward(
         states = states + drop(joined)
         found.before.append(_last(before, rows))
         found.units.append(_last(units, rows))
-    normed = found.hidden = read(states)
-    if shape.layer_norm:
-        gain, shift = (weights[f"model.norm.{name}"].unsqueeze(1) for name in ("weight", "bias"))
-        found.hidden = torch.addcmul(shift, normed, gain)
-    head, bias = blocks.output_head(weights)
-    found.logits = torch.baddbmm(bias, normed, head.transpose(1, 2))
+    found.logits, found.hidden = blocks.head_logits(weights, states)
     return found
 
 

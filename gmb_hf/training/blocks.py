@@ -201,50 +201,10 @@ def weighted_mean(sums: Tensor, heads: int) -> Tensor:
     return mean
 
 
-def head_gradients(
-    d_logits: Tensor,
-    head: Tensor,
-    x: Tensor,
-    normed: Tensor,
-    mean: Tensor | None,
-    inverse: Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients by the residual stream, the head and its bias, from that by the logits."""
-    dx = norm_gradient(torch.bmm(d_logits, head), x, mean, inverse)
-    return dx, torch.bmm(d_logits.transpose(1, 2), normed), d_logits.sum(1, keepdim=True)
-
-
-class _AnswerLoss(torch.autograd.Function):
-    """Mean cross-entropy of every seed; its gradient is formed in the forward pass."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        x: Tensor,
-        head: Tensor,
-        head_bias: Tensor,
-        answers: Tensor,
-        layer_norm: bool,
-        keep_logits: bool,
-    ) -> tuple[Tensor, Tensor]:
-        rows = x.shape[1]
-        normed, mean, inverse = norm_parts(x, layer_norm)
-        logits = torch.baddbmm(head_bias, normed, head.transpose(1, 2))
-        kept = logits.clone() if keep_logits else logits.new_empty(0)
-        scores = torch.log_softmax(logits, dim=-1)
-        index = answers.unsqueeze(-1)
-        losses = -scores.gather(-1, index).squeeze(-1).mean(1)
-        d_logits = scores.exp_().div_(rows)
-        d_logits.scatter_add_(-1, index, d_logits.new_full((), -1.0 / rows).expand(index.shape))
-        ctx.save_for_backward(x, normed, mean, inverse, d_logits, head)
-        ctx.mark_non_differentiable(kept)
-        return losses, kept
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        *norm, d_logits, head = ctx.saved_tensors
-        scaled = d_logits.mul_(gradients[0].view(-1, 1, 1))
-        return *head_gradients(scaled, head, *norm), None, None, None
+def answer_losses(logits: Tensor, answers: Tensor) -> Tensor:
+    """Cross-entropy [S, n] of logits [S, n, V] at the answers [S, n]."""
+    losses = functional.cross_entropy(logits.flatten(0, 1), answers.flatten(), reduction="none")
+    return losses.view(answers.shape)
 
 
 def answer_loss(
@@ -265,17 +225,11 @@ def answer_loss(
         layer_norm: whether the states are normalised first.
         keep_logits: also return the logits, without a gradient.
     """
-    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
-        normed = normalise(x) if layer_norm else x
-        logits = torch.baddbmm(head_bias, normed, head.transpose(1, 2))
-        scores = torch.log_softmax(logits, dim=-1)
-        losses = -scores.gather(-1, answers.unsqueeze(-1)).squeeze(-1).mean(1)
-        # A copy: inductor reuses the buffer of the logits in the backward pass.
-        return losses, logits.detach().clone() if keep_logits else logits.new_empty(0)
-    losses, logits = _AnswerLoss.apply(  # type: ignore[no-untyped-call]
-        x, head, head_bias, answers, layer_norm, keep_logits
-    )
-    return losses, logits
+    normed = normalise(x) if layer_norm else x
+    logits = torch.baddbmm(head_bias, normed, head.transpose(1, 2))
+    # A copy: inductor reuses the buffer of the logits in the backward pass.
+    kept = logits.detach().clone() if keep_logits else logits.new_empty(0)
+    return answer_losses(logits, answers).mean(1), kept
 
 
 def normed_linear(
@@ -377,7 +331,6 @@ def take(table: Tensor, index: Tensor) -> Tensor:
     return taken
 
 
-@torch.no_grad()
 def head_logits(weights: Weights, states: Tensor) -> tuple[Tensor, Tensor]:
     """Logits [S, m, V] and states after the final norm [S, m, d], of those before it."""
     head, bias = output_head(weights)

@@ -24,7 +24,7 @@ from transformers import GenerationConfig
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.files import parse_json, whole_folder, write_bytes
 from gmb_hf.base.fingerprints import HASH_LENGTH
-from gmb_hf.base.pretrained import find_model
+from gmb_hf.base.pretrained import find_model, write_hashes
 from gmb_hf.modeling import GrokkingTokenizer, GrokkingTransformerForCausalLM
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.task import Task
@@ -126,6 +126,10 @@ def group_name(seeds: Sequence[int]) -> str:
     return f"{name}-{hashlib.sha256(format_seeds(seeds).encode()).hexdigest()[:8]}"
 
 
+_LAYOUT = 2
+"""Of saved states: another one where recorders keep other tensors, or name them otherwise."""
+
+
 @dataclass(frozen=True)
 class States:
     """The states of interrupted groups of seeds, one safetensors file each, written atomically.
@@ -155,6 +159,7 @@ class States:
             content[_ROW + name] = torch.from_numpy(np.stack(values))
         about = {
             "seeds": json.dumps(list(seeds)),
+            "layout": json.dumps(_LAYOUT),
             "identity": self.identity,
             "steps": json.dumps(rows.steps),
             "columns": json.dumps(list(rows.values)),  # tensors are stored in an order of their own
@@ -231,6 +236,11 @@ class States:
                 f"{path}: not a state of an interrupted training ({error}); delete it to train "
                 "its seeds again"
             ) from error
+        if held.get("layout") != json.dumps(_LAYOUT):
+            raise InputError(
+                f"{path}: was saved by an earlier version of gmb-hf, which this one cannot go on "
+                "with; finish it with that version, or delete it to train its seeds again"
+            )
         if held.get("identity") != self.identity:
             raise InputError(
                 f"{path}: the interrupted training of another config; choose another --out, or "
@@ -277,6 +287,7 @@ def save_model(model: GrokkingTransformerForCausalLM, folder: Path, tasks: Seque
     with silence_transformers():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+    write_hashes(folder)
 
 
 def keep_model(
@@ -303,7 +314,7 @@ def load_model(folder: str | Path) -> GrokkingTransformerForCausalLM:
             model, about = GrokkingTransformerForCausalLM.from_pretrained(
                 source.folder, output_loading_info=True, use_safetensors=True
             )
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
         reason = " ".join(str(error).split())
         raise InputError(f"{folder}: could not be loaded as a grokking model: {reason}") from None
     # transformers would draw missing weights at random.

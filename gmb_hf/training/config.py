@@ -374,10 +374,16 @@ class DrawSettings(SettingsSection):
         """Whether seeds draw anything."""
         return self != DrawSettings()
 
+    @property
+    def given(self) -> dict[str, tuple[Any, ...]]:
+        """What each field that is drawn is drawn from."""
+        names = [name for name in _DRAWN if name != "no_decay"]
+        return {name: getattr(self, name) for name in names if getattr(self, name)}
+
     def identity(self) -> dict[str, Any]:
         """What is drawn, as plain data."""
-        given = {name: value for name, value in dict(self).items() if value}
-        return {name: value if name == "no_decay" else [*value] for name, value in given.items()}
+        drawn: dict[str, Any] = {name: [*values] for name, values in self.given.items()}
+        return drawn | ({"no_decay": self.no_decay} if self.no_decay else {})
 
     def of_seed(self, seed: int) -> dict[str, dict[str, Any]]:
         """Section -> field -> value, of what a seed draws."""
@@ -385,18 +391,15 @@ class DrawSettings(SettingsSection):
         stream = np.random.default_rng((*b"draws", seed))
         shares = dict(zip(_DRAWN, stream.random(len(_DRAWN)), strict=True))
         found: dict[str, dict[str, Any]] = {"task": {}, "model": {}, "training": {}}
-        for name, section in _DRAWN.items():
-            given = getattr(self, name)
-            if not given:
-                continue
-            if name == "no_decay":
-                if shares[name] < given:
-                    found[section]["weight_decay"] = 0.0
-            elif name in _RANGES:
+        for name, given in self.given.items():
+            if name in _RANGES:
                 low, high = given
-                found[section][name] = float(f"{low * (high / low) ** shares[name]:.4g}")
+                value = float(f"{low * (high / low) ** shares[name]:.4g}")
             else:
-                found[section][name] = given[int(shares[name] * len(given))]
+                value = given[int(shares[name] * len(given))]
+            found[_DRAWN[name]][name] = value
+        if shares["no_decay"] < self.no_decay:
+            found["training"]["weight_decay"] = 0.0
         return found
 
     def columns(self, seeds: Sequence[int]) -> dict[str, NDArray[np.float64]]:
@@ -406,27 +409,21 @@ class DrawSettings(SettingsSection):
         """
         found = {}
         each = [self.of_seed(seed) for seed in seeds]
-        for name, section in _DRAWN.items():
-            given = getattr(self, name)
-            if name != "no_decay" and given:
-                values = [drawn[section][name] for drawn in each]
-                named = isinstance(given[0], str)
-                numbers = [given.index(value) if named else value for value in values]
-                found[f"drawn_{name}"] = np.array(numbers, float)
+        for name, given in self.given.items():
+            values = [drawn[_DRAWN[name]][name] for drawn in each]
+            numbers = [given.index(value) if isinstance(value, str) else value for value in values]
+            found[f"drawn_{name}"] = np.array(numbers, float)
         return found
 
     def words(self, section: str) -> str:
         """What is drawn of a section, to stand behind what it fixes; empty if nothing is."""
         parts = []
-        for name, of in _DRAWN.items():
-            given = getattr(self, name)
-            if of != section or not given:
-                continue
-            if name == "no_decay":
-                parts.append(f"no decay in {100 * given:g}% of seeds")
-            else:
+        for name, given in self.given.items():
+            if _DRAWN[name] == section:
                 between = " to " if name in _RANGES else ", "
                 parts.append(f"{name} ({between.join(str(value) for value in given)})")
+        if section == "training" and self.no_decay:
+            parts.append(f"no decay in {100 * self.no_decay:g}% of seeds")
         return f"; each seed draws {', '.join(parts)}" if parts else ""
 
 
@@ -437,7 +434,7 @@ _DRAWN = {
     "lr": "training",
     "weight_decay": "training",
     "initializer_range": "model",
-    "no_decay": "training",  # after weight_decay, in place of which it stands
+    "no_decay": "training",  # in place of weight_decay
 }
 _RANGES = ("lr", "weight_decay", "initializer_range")
 
@@ -465,11 +462,6 @@ _DESIGN_NAMES = {
     if place.partition(".")[0] not in ("boundary", "candidates")  # said elsewhere, or by the logs
 }
 _DESIGN_KEYS = {name: key for key, name in _DESIGN_NAMES.items()}
-
-
-def _design_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields by their keys in the `benchmark` section or by the names of `Design`, by the names."""
-    return {_DESIGN_NAMES.get(key, key): value for key, value in fields.items()}
 
 
 def _spelled(name: str, value: str | None = None) -> str:
@@ -512,7 +504,8 @@ class DesignSettings(SettingsSection):
         fields = {key: value for key, value in data.items() if key not in cls.model_fields}
         for key in fields:
             choose("field", key, tuple(_DESIGN_KEYS | _DESIGN_NAMES))
-        given = {**data.get("changes", {}), **_design_fields(fields)}
+        named = {_DESIGN_NAMES.get(key, key): value for key, value in fields.items()}
+        given = {**data.get("changes", {}), **named}
         of_event = _of_this_event(given)
         try:
             checked = Design.model_validate({**_STANDARD, **of_event})
@@ -588,9 +581,8 @@ class RunConfig(Config):
     draws: DrawSettings = DrawSettings()
 
     def check(self) -> None:
-        for name, section in _DRAWN.items():
-            ends = getattr(self.draws, name) if name != "no_decay" else ()
-            for value in ends:
+        for name, given in self.draws.given.items():
+            for value in given:
                 if name == "operation" and self.task.name is not None:
                     raise InputError(
                         f"draws.operation: task.name={self.task.name} already says which task it "
@@ -598,7 +590,7 @@ class RunConfig(Config):
                     )
                 pairs = {"keep_pairs_together": False} if name == "operation" else {}
                 try:
-                    getattr(self, section).replace(**{name: value}, **pairs)
+                    getattr(self, _DRAWN[name]).replace(**{name: value}, **pairs)
                 except InputError as error:
                     raise InputError(f"draws.{name}: {error}") from None
 

@@ -27,13 +27,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from gmb_hf.training import activations
 from gmb_hf.training.recorders import CheckpointState, Recorder
-from gmb_hf.training.stacked import SeedStack, exact_forward, task_data
+from gmb_hf.training.stacked import SeedStack
 
 BATCHES, MOST_BATCH_ROWS = 8, 512  # as in the paper, whose batches are a ninth of the rows
 STEP = 1e-3  # of the plain gradient steps whose order is exchanged
@@ -63,6 +62,18 @@ def shaped(vectors: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: part.view(tensor.shape) for (name, tensor), part in parts}
 
 
+def flat_gradient(
+    outputs: Tensor, weights: Mapping[str, Tensor], masks: Mapping[str, Tensor], dtype: torch.dtype
+) -> Tensor:
+    """The gradient of every model's outputs by all its weights laid end to end, [S, P].
+
+    It is 0 by a weight that the outputs do not depend on, and where a mask holds a weight at 0.
+    """
+    found = torch.autograd.grad(outputs.sum(), list(weights.values()), materialize_grads=True)
+    named = dict(zip(weights, found, strict=True))
+    return flat({name: g * masks[name] if name in masks else g for name, g in named.items()}, dtype)
+
+
 class LossGradient:
     """The gradient of the mean loss over some training rows, at any weights of the models.
 
@@ -75,19 +86,9 @@ class LossGradient:
     def __init__(
         self, stack: SeedStack, part: slice, *, dtype: torch.dtype = torch.float64
     ) -> None:
-        data = [task_data(stack.config.task, seed) for seed in stack.seeds]
-        task, self._stack = stack.task, stack
-        self.rows = np.stack([one.input_ids[one.train_index[part]] for one in data])
-        self._forward = exact_forward(
-            task,
-            stack.shape,
-            self.rows,
-            task.answer_positions,
-            models=len(data),
-            all_rows=None if task.corrupts_labels else task.rows(),
-            device=stack.device,
-            dtype=dtype,
-        )
+        self._stack = stack
+        self.rows = stack.of_training_rows("input_ids", part)
+        self._forward = stack.forward(self.rows, dtype)
 
     def with_losses(self, weights: Tensor) -> tuple[Tensor, Tensor]:
         """Losses [S] and their gradient [S, P] at weights [S, P]."""
@@ -98,13 +99,7 @@ class LossGradient:
                 for name, part in shaped(weights, stack.weights).items()
             }
             losses = self._forward.losses(at)[0]
-            found = torch.autograd.grad(losses.sum(), list(at.values()), allow_unused=True)
-        named = {}
-        for (name, weight), gradient in zip(at.items(), found, strict=True):
-            whole = torch.zeros_like(weight) if gradient is None else gradient
-            mask = stack.masks.get(name)
-            named[name] = whole if mask is None else whole * mask
-        return losses.detach(), flat(named, weights.dtype)
+            return losses.detach(), flat_gradient(losses, at, stack.masks, weights.dtype)
 
     def __call__(self, weights: Tensor) -> Tensor:
         """The gradient [S, P] at weights [S, P]."""
@@ -154,24 +149,22 @@ class Gradients(Recorder):
 
     def __init__(self, stack: SeedStack) -> None:
         count = stack.train.answers.shape[1] // len(stack.task.answer_positions)
-        self._rows, self._device = min(count // BATCHES, MOST_BATCH_ROWS), stack.device
+        self._rows = min(count // BATCHES, MOST_BATCH_ROWS)
         parts = slice(self._rows), slice(self._rows, 2 * self._rows)
         self._batches: tuple[LossGradient, LossGradient] | None = None
         if self._rows:
             self._batches = LossGradient(stack, parts[0]), LossGradient(stack, parts[1])
         self._memory = SLOW**stack.training.checkpoint_every
-        self._slow: Tensor | None = None
 
     def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         """All of them, [S]."""
         set_by_loss = {name: now.stack.weights[name].grad for name in now.weights}
         gradient = flat({name: g for name, g in set_by_loss.items() if g is not None})
         weights = flat(now.weights)
-        if self._slow is None:
-            self._slow = gradient
-        self._slow = torch.lerp(gradient, self._slow, self._memory)
+        slow = torch.lerp(gradient, self.kept.get("slow", gradient), self._memory)
+        self.kept["slow"] = slow
         found = {
-            "slow_gradient_norm": self._slow.norm(dim=1),
+            "slow_gradient_norm": slow.norm(dim=1),
             "loss_scaling_alignment": scaling_alignment(weights, gradient),
         }
         if self._batches is not None:
@@ -181,13 +174,6 @@ class Gradients(Recorder):
                 first, second, self._rows
             )
         return found
-
-    def state(self) -> dict[str, Tensor]:
-        return {} if self._slow is None else {"slow": self._slow}
-
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        slow = tensors.get("slow")
-        self._slow = None if slow is None else slow.to(self._device)
 
 
 # The Hessian.
@@ -294,8 +280,6 @@ class TangentKernel(Recorder):
 
     def __init__(self, stack: SeedStack) -> None:
         self._rows: Tensor | None = None
-        self._device = stack.device
-        self._kernels: dict[str, Tensor] = {}
         if activations.shows_activations(stack):
             self._rows = activations.asked_rows(stack)[:, :KERNEL_ROWS]
             self._labels = stack.train.answers[:, :KERNEL_ROWS]
@@ -313,23 +297,17 @@ class TangentKernel(Recorder):
             embedded = activations.embed(copies, self._rows.reshape(-1, 1, length))
             logits = activations.forward(copies, now.stack.shape, embedded).logits[:, 0]
             outputs = logits.gather(1, self._labels.reshape(-1, 1))
-            found = torch.autograd.grad(outputs.sum(), list(copies.values()), allow_unused=True)
-        whole = {
-            name: torch.zeros_like(copies[name]) if gradient is None else gradient
-            for name, gradient in zip(copies, found, strict=True)
-        }
-        masks = now.stack.masks
-        named = {name: g * masks[name] if name in masks else g for name, g in whole.items()}
-        return flat(named, outputs.dtype).view(seeds, count, -1)
+            found = flat_gradient(outputs, copies, now.stack.masks, outputs.dtype)
+        return found.view(seeds, count, -1)
 
     def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         """All three, [S]."""
         if self._rows is None:
             return {}
         kernel = tangent_kernel(self.gradients(now))
-        first = self._kernels.setdefault("first", kernel)
-        last = self._kernels.get("last", kernel)
-        self._kernels["last"] = kernel
+        first = self.kept.setdefault("first", kernel)
+        last = self.kept.get("last", kernel)
+        self.kept["last"] = kernel
         same = (self._labels.unsqueeze(1) == self._labels.unsqueeze(2)).double()
         moved = (kernel - last).flatten(1).norm(dim=1)
         return {
@@ -337,12 +315,6 @@ class TangentKernel(Recorder):
             "kernel_distance": 1 - kernel_cosine(kernel, first, centred=True),
             "kernel_speed": moved / kernel.flatten(1).norm(dim=1).clamp(min=TINY),
         }
-
-    def state(self) -> dict[str, Tensor]:
-        return dict(self._kernels)
-
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        self._kernels = {name: tensor.to(self._device) for name, tensor in tensors.items()}
 
 
 # Noise in activations, inputs and weights.

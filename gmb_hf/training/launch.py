@@ -329,19 +329,16 @@ def silence_transformers() -> Iterator[None]:
     """No progress bars and no warnings of transformers, and none of saving by Accelerate."""
     from transformers.utils import logging as remarks
 
-    level, bars = remarks.get_verbosity(), remarks.is_progress_bar_enabled()
     saving = logging.getLogger(_SAVING)
-    saving_level = saving.level
-    remarks.set_verbosity_error()
-    remarks.disable_progress_bar()
-    saving.setLevel(logging.ERROR)
-    try:
+    with contextlib.ExitStack() as afterwards:
+        afterwards.callback(remarks.set_verbosity, remarks.get_verbosity())
+        afterwards.callback(saving.setLevel, saving.level)
+        if remarks.is_progress_bar_enabled():
+            afterwards.callback(remarks.enable_progress_bar)
+        remarks.set_verbosity_error()
+        remarks.disable_progress_bar()
+        saving.setLevel(logging.ERROR)
         yield
-    finally:
-        saving.setLevel(saving_level)
-        remarks.set_verbosity(level)
-        if bars:
-            remarks.enable_progress_bar()
 
 
 def keep_freed_memory() -> bool:

@@ -45,6 +45,7 @@ from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCau
 from gmb_hf.modeling.loops import halting_shares
 from gmb_hf.runs.metadata import LEVELS, at_level
 from gmb_hf.training.blocks import Trace, halting_logits, take
+from gmb_hf.training.blocks import answer_losses as answer_losses
 from gmb_hf.training.recorders import CheckpointState, Recorder, measured_by, under, within
 from gmb_hf.training.stacked import SeedStack
 
@@ -53,7 +54,6 @@ HEAD = "lm_head.weight"
 QUANTILES = (0.1, 0.5, 0.9)
 LOOP_QUANTILES = (50, 90)  # per cent
 KEY_FREQUENCIES = 5  # as many as the network of Nanda (2023) has
-NOISE_PASSES = 1
 NOISE_SCALE = 0.25  # of the embedding's root mean square
 CURVATURE_STEP = 2.0**-9  # of the weight norm, and no further than
 CURVATURE_FALL = 2.0**-7  # of the loss would fall along a straight line
@@ -68,12 +68,6 @@ def norm(weights: Iterable[Tensor]) -> Tensor:
     """The Euclidean norm of several weights [S, ...] together, [S]."""
     squares = [weight.detach().reshape(len(weight), -1).square().sum(1) for weight in weights]
     return torch.stack(squares).sum(0).sqrt()
-
-
-def answer_losses(logits: Tensor, answers: Tensor) -> Tensor:
-    """Cross-entropy [S, n] of logits [S, n, V] at the answers [S, n]."""
-    losses = functional.cross_entropy(logits.flatten(0, 1), answers.flatten(), reduction="none")
-    return losses.view(answers.shape)
 
 
 def margins(logits: Tensor, answers: Tensor) -> Tensor:
@@ -159,6 +153,12 @@ class ResidueWaves:
         self._basis = fourier_basis(len(order)).to(like)
         self.pairs = (len(order) - 1) // 2
 
+    @classmethod
+    def of(cls, stack: SeedStack) -> ResidueWaves | None:
+        """Those of a stack's embeddings; None where its tokens stand for no residues."""
+        equation, like = stack.task.equation, stack.weights[EMBEDDING]
+        return cls(equation.residues, equation.group, like=like) if equation else None
+
     def amplitudes(self, matrix: Tensor) -> Tensor:
         """Coefficients of the cosines and sines in [S, V, d], V >= p: [S, 2, k, d]."""
         return torch.einsum("ckp,spd->sckd", self._basis, matrix[:, self._order])
@@ -219,11 +219,9 @@ def disagreement(
     `predict` gives the predictions by other embeddings.
     """
     scale = NOISE_SCALE * embedding.square().mean((1, 2), keepdim=True).sqrt()
-    generator, shares = torch.Generator().manual_seed(0), []
-    for _ in range(NOISE_PASSES):
-        noise = torch.randn(embedding.shape[1:], generator=generator).to(embedding)
-        shares.append(changed_share(predict(embedding + scale * noise), predictions))
-    return torch.stack(shares).sum(0) / len(shares)
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(embedding.shape[1:], generator=generator).to(embedding)
+    return changed_share(predict(embedding + scale * noise), predictions)
 
 
 def changed_share(predictions: Tensor, others: Tensor) -> Tensor:
@@ -340,9 +338,8 @@ def _lengths(states: Tensor) -> Tensor:
 
 def _quantiles(name: str, values: Tensor) -> dict[str, Tensor]:
     """Quantiles of [S, N, m] over cycles and rows, [S] each."""
-    at = torch.tensor(LOOP_QUANTILES, dtype=values.dtype, device=values.device) / 100
-    found = torch.quantile(values.flatten(1), at, dim=1)
-    return {name.format(percent): found[i] for i, percent in enumerate(LOOP_QUANTILES)}
+    found = quantiles(values.flatten(1), [percent / 100 for percent in LOOP_QUANTILES])
+    return dict(zip(map(name.format, LOOP_QUANTILES), found, strict=True))
 
 
 def _halting(logits: Sequence[Tensor]) -> dict[str, Tensor]:
@@ -490,13 +487,9 @@ def cosines(hidden: Tensor, anchors: Tensor, candidates: Tensor) -> Tensor:
     Both are places among the m states `hidden` [S, m, d]: anchors [S, N], candidates [S, N, C]. A
     state of length 0 has the cosine 0 with all others.
     """
-    unit = torch.nn.functional.normalize(hidden, dim=-1)
-    seeds, count, each = candidates.shape
-    width = unit.shape[-1]
-    anchor = unit.gather(1, anchors.unsqueeze(-1).expand(-1, -1, width))
-    places = candidates.reshape(seeds, count * each, 1).expand(-1, -1, width)
-    candidate = unit.gather(1, places).view(seeds, count, each, width)
-    return torch.einsum("snd,sncd->snc", anchor, candidate)
+    unit = functional.normalize(hidden, dim=-1)
+    candidate = take(unit, candidates.flatten(1)).unflatten(1, candidates.shape[1:])
+    return torch.einsum("snd,sncd->snc", take(unit, anchors), candidate)
 
 
 class Observer:
@@ -515,11 +508,7 @@ class Observer:
         self.stack = stack
         self.recorders = tuple(recorders)
         self.predictions: Tensor | None = None
-        embedding = stack.weights[EMBEDDING]
-        equation = stack.task.equation
-        self._waves = (
-            ResidueWaves(equation.residues, equation.group, like=embedding) if equation else None
-        )
+        self._waves = ResidueWaves.of(stack)
         self._fourier_losses = FourierLosses.of(stack)
 
     @torch.no_grad()
@@ -589,8 +578,9 @@ class Observer:
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Go on from what `state` returned."""
+        here = {name: tensor.to(self.stack.device) for name, tensor in tensors.items()}
         for i, recorder in enumerate(self.recorders):
-            recorder.load_state(within(str(i), tensors))
+            recorder.load_state(within(str(i), here))
 
     def _of_rows(self, margin: Tensor) -> Tensor:
         """Margins [S, rows] of margins at all answers: a row is its worst scored one."""

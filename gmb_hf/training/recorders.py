@@ -1,8 +1,8 @@
 """What records published signals at a checkpoint, beside the usual observables.
 
 A `Recorder` turns a `Checkpoint` into columns [S] of the log. What needs the past, such as a window
-of snapshots, it keeps itself, and gives it back with its state, so that a training that was
-interrupted ends with the log of one that was not. Costly ones are wrapped in `Seldom`.
+of snapshots, is `kept` and part of the training's state, so that a training that was interrupted
+ends with the log of one that was not. Costly ones are wrapped in `Seldom`.
 """
 
 from __future__ import annotations
@@ -62,16 +62,30 @@ class Recorder:
         """How errors name it."""
         return type(self).__name__
 
+    @cached_property
+    def kept(self) -> dict[str, Tensor]:
+        """What later checkpoints need of this one, by name: numbers or [S, ...]."""
+        return {}
+
+    def keep_newest(self, name: str, values: Tensor, size: int) -> Tensor:
+        """Keep values [S, ...] behind those before, at most `size`; all of them, [S, k, ...]."""
+        newest = values.detach().unsqueeze(1)
+        if name in self.kept:
+            newest = torch.cat([self.kept[name], newest], dim=1)[:, -size:]
+        self.kept[name] = newest
+        return newest
+
     def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         """Name of each column -> [S]. It is called without gradients: see `torch.enable_grad`."""
         return {}
 
     def state(self) -> dict[str, Tensor]:
         """Everything needed to resume, numbers or [S, ...]; called after `measure` only."""
-        return {}
+        return dict(self.kept)
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Go on from what `state` returned; tensors come on the CPU."""
+        """Go on from what `state` returned; tensors come on the stack's device."""
+        self.kept.update(tensors)
 
 
 class Seldom(Recorder):
@@ -82,7 +96,6 @@ class Seldom(Recorder):
 
     def __init__(self, recorder: Recorder, every: int) -> None:
         self._recorder, self._every = recorder, every
-        self._last: dict[str, Tensor] = {}
 
     @property
     def name(self) -> str:
@@ -91,15 +104,14 @@ class Seldom(Recorder):
     def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         stack = now.stack
         if stack.step // stack.training.checkpoint_every % self._every == 0:
-            self._last = self._recorder.measure(now)
-        return dict(self._last)
+            self.kept.update(self._recorder.measure(now))
+        return dict(self.kept)
 
     def state(self) -> dict[str, Tensor]:
-        last = {f"last.{name}": value for name, value in self._last.items()}
-        return {**last, **under("own", self._recorder.state())}
+        return under("last", self.kept) | under("own", self._recorder.state())
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        self._last = within("last", tensors)
+        self.kept.update(within("last", tensors))
         self._recorder.load_state(within("own", tensors))
 
 
@@ -116,45 +128,6 @@ def within(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         for name, tensor in tensors.items()
         if name.startswith(start)
     }
-
-
-class Window:
-    """The newest of what is given, at most `size`, by name; part of a recorder's state.
-
-    Attributes:
-        size: how many are held at most.
-        held: one mapping of tensors each, from the oldest to the newest.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.held: list[dict[str, Tensor]] = []
-
-    def __len__(self) -> int:
-        return len(self.held)
-
-    def add(self, tensors: Mapping[str, Tensor]) -> None:
-        """Keep copies of these, and drop the oldest where there are more than `size`."""
-        self.held.append({name: tensor.detach().clone() for name, tensor in tensors.items()})
-        del self.held[: -self.size]
-
-    def stacked(self, name: str) -> Tensor:
-        """All that are held under a name, the oldest first: [k, ...]."""
-        return torch.stack([one[name] for one in self.held])
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything needed to resume: by name [S, k, ...], models first as in every state."""
-        if not self.held:
-            return {}
-        return {name: self.stacked(name).transpose(0, 1) for name in self.held[0]}
-
-    def load_state(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
-        """Go on from what `state` returned."""
-        count = max((stack.shape[1] for stack in tensors.values()), default=0)
-        self.held = [
-            {name: stack[:, place].to(device) for name, stack in tensors.items()}
-            for place in range(count)
-        ]
 
 
 def measured_by(

@@ -35,7 +35,6 @@ What attention and hidden units show is in `units`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 import torch
@@ -43,10 +42,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from gmb_hf.tasks.modular import OPERATIONS, ModularTask
-from gmb_hf.training.blocks import take
+from gmb_hf.training.blocks import answer_losses, take
 from gmb_hf.training.observables import EMBEDDING, HEAD
-from gmb_hf.training.recorders import CheckpointState, Recorder, Window, under, within
-from gmb_hf.training.stacked import SeedStack, task_data
+from gmb_hf.training.recorders import CheckpointState, Recorder
+from gmb_hf.training.stacked import SeedStack
 
 PROBE_ROWS = 100
 PROBE_QUANTILES = tuple(round(0.05 * i, 2) for i in range(1, 20))
@@ -257,21 +256,14 @@ def intrinsic_dimension(distances: Tensor) -> Tensor:
 def component_persistence(distances: Tensor) -> Tensor:
     """Total persistence of H0 of the Vietoris-Rips filtration, of distances [S, n, n]: [S].
 
-    Components are born at 0 and die at the edges of the minimum spanning tree (Prim's algorithm).
+    Components are born at 0 and die at the edges of the minimum spanning tree, which are the
+    heights of single linkage.
     """
-    seeds, count = distances.shape[:2]
-    models = torch.arange(seeds, device=distances.device)
-    nearest = distances[:, 0].clone()
-    nearest[:, 0] = math.inf
-    total = distances.new_zeros(seeds)
-    for _ in range(count - 1):
-        edge, joined = nearest.min(dim=1)
-        total += edge
-        found = torch.minimum(nearest, distances[models, joined])
-        # What has joined stays at inf.
-        nearest = torch.where(nearest.isinf(), math.inf, found)
-        nearest[models, joined] = math.inf
-    return total
+    from scipy.cluster.hierarchy import linkage
+    from scipy.spatial.distance import squareform
+
+    pairs = [squareform(one, checks=False) for one in distances.cpu().numpy()]
+    return distances.new_tensor([linkage(pair, "single")[:, 2].sum() for pair in pairs])
 
 
 def distance_outliers(distances: Tensor) -> Tensor:
@@ -400,7 +392,7 @@ class AllPairs:
         stack: of equations, a row for each pair.
     """
 
-    def __init__(self, stack: SeedStack, order: Tensor) -> None:
+    def __init__(self, stack: SeedStack) -> None:
         columns = [torch.from_numpy(column) for column in stack.task.operands().values()]
         equation = stack.task.equation
         assert equation is not None
@@ -408,13 +400,15 @@ class AllPairs:
         pair = columns[0] * p + columns[1]
         at = torch.full((p * p,), -1, dtype=torch.long)
         at[pair] = torch.arange(len(pair))
-        self._place = order.argsort(dim=1)  # of each row of the task among the logits
-        self.present = (at >= 0).view(p, p).to(order.device)
-        self._at = at.clamp(min=0).to(order.device)
+        # Where each row of the task is among the logits, training and held-out rows side by side.
+        order = [np.concatenate([one.train_index, one.test_index]) for one in stack.data]
+        self._place = torch.from_numpy(np.argsort(order, axis=1)).to(stack.device)
+        self.present = (at >= 0).view(p, p).to(stack.device)
+        self._at = at.clamp(min=0).to(stack.device)
         swap = at.view(p, p).T.flatten()
         kept = (columns[0] < columns[1]) & (swap[pair] >= 0)
-        self._pairs = torch.arange(len(pair))[kept].unsqueeze(0).to(order.device)
-        self._swapped = swap[pair][kept].unsqueeze(0).to(order.device)
+        self._pairs = torch.arange(len(pair))[kept].unsqueeze(0).to(stack.device)
+        self._swapped = swap[pair][kept].unsqueeze(0).to(stack.device)
 
     def ordered(self, train: Tensor, test: Tensor) -> Tensor:
         """Rows [S, n, c] and [S, m, c] in the order of the task's, [S, n + m, c]."""
@@ -434,15 +428,12 @@ class Representations(Recorder):
     """Records the observables of the table above."""
 
     def __init__(self, stack: SeedStack) -> None:
-        cadence = stack.training.checkpoint_every
-        self._device = stack.device
-        self._quantiles = Window(max(DMD_STEPS // cadence, DMD_LEAST))
-        self._losses = Window(LOSS_WINDOW)
+        self._dmd_window = max(DMD_STEPS // stack.training.checkpoint_every, DMD_LEAST)
         self._pairs: AllPairs | None = None
         task = stack.task
         self._commutes = isinstance(task, ModularTask) and OPERATIONS[task.operation].commutes
         if task.equation is not None:
-            self._pairs = AllPairs(stack, row_order(stack))
+            self._pairs = AllPairs(stack)
 
     def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         """All of them, [S]."""
@@ -459,7 +450,8 @@ class Representations(Recorder):
         found = {
             "train_confidence": shares.amax(-1).double().mean(1),
             "logit_scale": logits.square().mean((1, 2)).sqrt(),
-            "zero_loss_share": _zero_losses(logits, labels),
+            # of cross-entropies in float32
+            "zero_loss_share": (answer_losses(logits.float(), labels) == 0).double().mean(1),
             "alignment_ratio": alignment_ratio(hidden, head),
             "relative_flatness": relative_flatness(shares, hidden, head),
             "train_class_distance": class_distance(hidden, labels, means, counts),
@@ -497,12 +489,13 @@ class Representations(Recorder):
     def _of_windows(self, given: Tensor) -> dict[str, Tensor]:
         """Of the log-probabilities of the probe rows' answers, [S, 100]."""
         at = torch.tensor(PROBE_QUANTILES, dtype=given.dtype, device=given.device)
-        self._quantiles.add({"quantiles": torch.quantile(given, at, dim=1).T})
-        self._losses.add({"losses": -given})
+        quantiles = torch.quantile(given, at, dim=1).T
+        quantiles = self.keep_newest("quantiles", quantiles, self._dmd_window)
         residual, rank = (given.new_zeros(len(given)) for _ in range(2))
-        if len(self._quantiles) == self._quantiles.size:
-            residual, rank = dmd_residual(self._quantiles.stacked("quantiles"))
-        participation, capacity = loss_spectrum(self._losses.stacked("losses"))
+        if quantiles.shape[1] == self._dmd_window:
+            residual, rank = dmd_residual(quantiles.transpose(0, 1))
+        losses = self.keep_newest("losses", -given, LOSS_WINDOW)
+        participation, capacity = loss_spectrum(losses.transpose(0, 1))
         return {
             "dmd_residual": residual,
             "hankel_rank": rank,
@@ -521,26 +514,3 @@ class Representations(Recorder):
                 *pairs.swapped(logits)
             )
         return found
-
-    def state(self) -> dict[str, Tensor]:
-        quantiles, losses = self._quantiles.state(), self._losses.state()
-        return under("quantiles", quantiles) | under("losses", losses)
-
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        self._quantiles.load_state(within("quantiles", tensors), self._device)
-        self._losses.load_state(within("losses", tensors), self._device)
-
-
-def _zero_losses(logits: Tensor, labels: Tensor) -> Tensor:
-    """The share of rows whose cross-entropy in float32 is exactly 0."""
-    losses = functional.cross_entropy(
-        logits.float().flatten(0, 1), labels.flatten(), reduction="none"
-    )
-    return (losses.view(labels.shape) == 0).double().mean(1)
-
-
-def row_order(stack: SeedStack) -> Tensor:
-    """The rows of the task that training and held-out rows are, side by side, int64 [S, N]."""
-    data = [task_data(stack.config.task, seed) for seed in stack.seeds]
-    order = [np.concatenate([one.train_index, one.test_index]) for one in data]
-    return torch.from_numpy(np.stack(order)).to(stack.device)

@@ -324,27 +324,6 @@ def attend_visible(query: Tensor, key_value: Tensor, visible: Tensor, heads: int
     return mixed.transpose(1, 2).flatten(-2)
 
 
-class _TargetLoss(torch.autograd.Function):
-    """The weighted cross-entropy of every model; its gradient is formed in the forward pass."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor, layer_norm: bool
-    ) -> Tensor:
-        normed, mean, inverse = blocks.norm_parts(x, layer_norm)
-        scores = torch.baddbmm(head_bias, normed, head.transpose(1, 2)).log_softmax(-1)
-        losses = -(scores * targets).sum((1, 2))
-        d_logits = scores.exp_().mul_(targets.sum(-1, keepdim=True)).sub_(targets)
-        ctx.save_for_backward(x, normed, mean, inverse, d_logits, head)
-        return losses
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        *norm, d_logits, head = ctx.saved_tensors
-        scaled = d_logits * gradients[0].view(-1, 1, 1)
-        return *blocks.head_gradients(scaled, head, *norm), None, None
-
-
 def target_loss(
     x: Tensor, head: Tensor, head_bias: Tensor, targets: Tensor, *, layer_norm: bool = True
 ) -> Tensor:
@@ -354,10 +333,9 @@ def target_loss(
     folded in where there is one (`layer_norm`), and `targets` are the share of each token after
     each node, [S or 1, K, V].
     """
-    losses: Tensor = _TargetLoss.apply(  # type: ignore[no-untyped-call]
-        x, head, head_bias, targets, layer_norm
-    )
-    return losses
+    normed = normalise(x) if layer_norm else x
+    scores = torch.baddbmm(head_bias, normed, head.transpose(1, 2)).log_softmax(-1)
+    return -(scores * targets).sum((1, 2))
 
 
 def target_results(
@@ -412,7 +390,8 @@ class RowForward(Forward):
         losses = target_loss(states, *head, targets, layer_norm=self.shape.layer_norm)
         if not keep_logits:
             return losses, losses.new_empty(0)
-        return losses, take(blocks.head_logits(weights, states.detach())[0], self.tree.answer_nodes)
+        with torch.no_grad():
+            return losses, take(blocks.head_logits(weights, states)[0], self.tree.answer_nodes)
 
     @torch.no_grad()
     def logits(self, weights: Weights, trace: Trace | None = None) -> tuple[Tensor, Tensor]:

@@ -14,10 +14,11 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +35,13 @@ from gmb_hf._version import __version__
 from gmb_hf.base.errors import InputError, choose
 from gmb_hf.modeling import GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
+from gmb_hf.runs.metadata import SYSTEM
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.task import IGNORED
-from gmb_hf.training import checkpoints, launch
+from gmb_hf.training import checkpoints, gradients, launch
 from gmb_hf.training.activations import CopyingHeads
-from gmb_hf.training.config import ENGINES, RunConfig
+from gmb_hf.training.config import ENGINES, RunConfig, TaskSettings
 from gmb_hf.training.folder import check_training, finished_seeds, log_paths, refuse_gone
-from gmb_hf.training.gradients import (
-    Gradients,
-    Hessian,
-    LearningCoefficient,
-    Perturbations,
-    TangentKernel,
-)
 from gmb_hf.training.observables import Observer, about_loops
 from gmb_hf.training.recorders import Recorder, Seldom, under, within
 from gmb_hf.training.representations import Representations
@@ -60,15 +55,15 @@ logger = logging.getLogger(__name__)
 
 # The recorders of published signals; `training.observables` of a config says which it has.
 
-CHEAP: tuple[type[Recorder], ...] = (Spectra, Representations, Units, Gradients)
+CHEAP: tuple[type[Recorder], ...] = (Spectra, Representations, Units, gradients.Gradients)
 """Those of "published": each signal costs fewer than ten gradients at a checkpoint."""
 
 DEAR: tuple[type[Recorder], ...] = (
     CostlySpectra,
-    Hessian,
-    TangentKernel,
-    Perturbations,
-    LearningCoefficient,
+    gradients.Hessian,
+    gradients.TangentKernel,
+    gradients.Perturbations,
+    gradients.LearningCoefficient,
 )
 """Those that "all" has too, at every `training.dear_every` checkpoints."""
 
@@ -308,6 +303,7 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
         f"{config.draws.words('training')}",
         "schedule": f"constant, full batch, {training.steps} steps",
         "checkpoint_every_steps": training.checkpoint_every,
+        SYSTEM: system_shown(config),
         "config": config.training_identity(),
         "config_hash": config.training_hash(),
         "design": config.design(),
@@ -317,11 +313,37 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
     }
 
 
+def system_shown(config: RunConfig) -> dict[str, Any]:
+    """What a callback can see of the model and the optimizer, in the fields of `LockedSystem`.
+
+    A field that differs between the seeds is left out.
+    """
+    training, draws = config.training, config.draws
+    with torch.device("meta"):
+        models = [
+            GrokkingTransformerForCausalLM(model_config(config.replace(task=task)))
+            for task in _tasks(config)
+        ]
+    sizes = {model.num_parameters() for model in models}
+    found: dict[str, Any] = {
+        "architecture": type(models[0]).__name__,
+        "parameter_count": sizes.pop() if len(sizes) == 1 else None,
+        "optimizer": "AdamW",
+        "learning_rate": None if draws.lr else training.lr,
+        "weight_decay": None if draws.weight_decay or draws.no_decay else training.weight_decay,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _tasks(config: RunConfig) -> list[TaskSettings]:
+    """The task, or one for each operation that seeds draw."""
+    task = config.task
+    return [task.replace(**task.of_operation(name)) for name in config.draws.operation] or [task]
+
+
 def task_fingerprint(config: RunConfig) -> str:
     """The content hash of the task; of all operations together where seeds draw one."""
-    task = config.task
-    tasks = [task.replace(**task.of_operation(name)) for name in config.draws.operation]
-    found = [task.build().fingerprint() for task in tasks or [task]]
+    found = [task.build().fingerprint() for task in _tasks(config)]
     return found[0] if len(found) == 1 else config_hash({"tasks": found})
 
 
@@ -408,7 +430,7 @@ def train_seed(
     stack = SeedStack(config, [seed])
     observer = Observer(stack, recorders_of(stack))
     before = {name: weight[0].detach().clone() for name, weight in stack.weights.items()}
-    rows, batches = checkpoints.Rows(), _endless(loader)
+    rows, batches = checkpoints.Rows(), chain.from_iterable(repeat(loader))
     for step in range(settings.steps + 1):
         if step % settings.checkpoint_every == 0 and accelerator.is_main_process:
             stack.load_member(0, accelerator.unwrap_model(model))
@@ -443,11 +465,6 @@ def _masked(row: dict[str, Tensor], *, present: bool = True) -> dict[str, Tensor
     if present:
         return {"attention_mask": torch.ones_like(ids)}
     return {"attention_mask": torch.zeros_like(ids), "labels": torch.full_like(labels, IGNORED)}
-
-
-def _endless(loader: DataLoader[dict[str, Tensor]]) -> Iterator[dict[str, Tensor]]:
-    while True:
-        yield from loader
 
 
 def train_seeds(

@@ -116,6 +116,19 @@ class Config(SettingsSection):
         return self.parse({**dict(self), **changed}, where="--set")
 
 
+def preset_sections(
+    presets: Mapping[str, Mapping[str, Any]], name: str, case: str = ""
+) -> dict[str, Any]:
+    """Section -> fields of a preset, as a `presets.yaml` has them, and its name as `preset`.
+
+    What its `cases` say of the case comes last; of an unknown name `InputError` names the nearest.
+    """
+    given = dict(presets[choose("preset", name, tuple(presets))])
+    own = given.pop("cases", {}).get(case, {})
+    sections = {key: {**given.get(key, {}), **own.get(key, {})} for key in {**given, **own}}
+    return {**sections, "preset": name}
+
+
 def config_hash(identity: Mapping[str, Any]) -> str:
     """SHA-256 of plain data, 64 hex digits."""
     return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()

@@ -41,7 +41,7 @@ import torch
 from torch import Tensor
 
 from gmb_hf.training.observables import EMBEDDING, HEAD, ResidueWaves
-from gmb_hf.training.recorders import CheckpointState, Recorder, under, within
+from gmb_hf.training.recorders import CheckpointState, Recorder
 from gmb_hf.training.stacked import SeedStack
 
 SNAPSHOTS = 30
@@ -132,46 +132,34 @@ class Increments:
 
     Args:
         size: how many increments are held at most.
+        kept: what holds them, of a recorder: their `count`, the `last` vectors [S, M, D], the
+            `ring` of increments [S, M, size, D] and their `gram` [S, M, size, size].
     """
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._count = 0
-        self._last: Tensor | None = None  # vectors [S, M, D]
-        self._ring = self._gram = torch.empty(0)  # [S, M, size, D] and [S, M, size, size]
+    def __init__(self, size: int, kept: dict[str, Tensor]) -> None:
+        self._size, self._kept = size, kept
 
     def add(self, vectors: Tensor) -> None:
         """Take the next vectors [S, M, D]; the first ones have no increment."""
-        vectors = vectors.double()
-        if self._last is None:
+        vectors, kept = vectors.double(), self._kept
+        if "last" not in kept:
             models, many, length = vectors.shape
-            self._ring = vectors.new_zeros(models, many, self._size, length)
-            self._gram = vectors.new_zeros(models, many, self._size, self._size)
+            kept["count"] = torch.tensor(0)
+            kept["ring"] = vectors.new_zeros(models, many, self._size, length)
+            kept["gram"] = vectors.new_zeros(models, many, self._size, self._size)
         else:
-            place, moved = self._count % self._size, vectors - self._last
-            self._ring[:, :, place] = moved
-            products = (self._ring @ moved.unsqueeze(-1)).squeeze(-1)
-            self._gram[:, :, place], self._gram[..., place] = products, products
-            self._count += 1
-        self._last = vectors
+            place, moved = int(kept["count"]) % self._size, vectors - kept["last"]
+            kept["ring"][:, :, place] = moved
+            products = (kept["ring"] @ moved.unsqueeze(-1)).squeeze(-1)
+            kept["gram"][:, :, place], kept["gram"][..., place] = products, products
+            kept["count"] = kept["count"] + 1
+        kept["last"] = vectors
 
     def gram(self, newest: int) -> Tensor:
         """Inner products [S, M, k, k] of the newest, the oldest first; fewer in a young run."""
-        count = min(self._count, self._size, newest)
-        order = torch.arange(self._count - count, self._count) % self._size
-        return self._gram[..., order, :][..., order]
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything needed to resume, once vectors were added."""
-        assert self._last is not None
-        count = torch.tensor(self._count)
-        return {"count": count, "last": self._last, "ring": self._ring, "gram": self._gram}
-
-    def load_state(self, tensors: Mapping[str, Tensor], device: torch.device) -> None:
-        """Go on from what `state` returned."""
-        self._count = int(tensors["count"])
-        self._last = tensors["last"].to(device)
-        self._ring, self._gram = tensors["ring"].to(device), tensors["gram"].to(device)
+        end = int(self._kept["count"])
+        order = torch.arange(end - min(end, self._size, newest), end) % self._size
+        return self._kept["gram"][..., order, :][..., order]
 
 
 def first_component_share(gram: Tensor) -> Tensor:
@@ -309,15 +297,9 @@ class Spectra(Recorder):
         # Drawn from the seeds, so that a training that goes on has them again.
         self._initial = _flat({name: w.detach() for name, w in stack.weights.items()})
         self._width = stack.shape.hidden_size
-        self._device = stack.device
         self._step = ROUNDING * stack.scales.unsqueeze(1)
-        self._increments = Increments(SNAPSHOTS - 1)
-        self._large: Tensor | None = None
-        equation = stack.task.equation
-        embedding = stack.weights[EMBEDDING]
-        self._waves = (
-            ResidueWaves(equation.residues, equation.group, like=embedding) if equation else None
-        )
+        self._increments = Increments(SNAPSHOTS - 1, self.kept)
+        self._waves = ResidueWaves.of(stack)
 
     def measure(self, now: CheckpointState) -> dict[str, Tensor]:
         named = matrices(now.weights)
@@ -370,8 +352,8 @@ class Spectra(Recorder):
         """Measures of all weights [S, N]."""
         sizes = values.abs()
         large = large_weights(sizes)
-        before = large if self._large is None else self._large
-        self._large = large
+        before = self.kept.get("large", large)
+        self.kept["large"] = large
         moved = values - self._initial
         product = (values * self._initial).sum(1, dtype=torch.float64)
         lengths = values.norm(dim=1) * self._initial.norm(dim=1)
@@ -383,14 +365,6 @@ class Spectra(Recorder):
             "initial_distance_max": moved.abs().amax(1),
             "initial_cosine": product / lengths.clamp(min=1e-30),
         }
-
-    def state(self) -> dict[str, Tensor]:
-        assert self._large is not None
-        return {"large": self._large, **under("increments", self._increments.state())}
-
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        self._large = tensors["large"].to(self._device)
-        self._increments.load_state(within("increments", tensors), self._device)
 
 
 def weight_graph(weights: Mapping[str, Tensor]) -> Tensor:

@@ -37,6 +37,18 @@ _UNPULLED = "unpulled"
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
+def _decay_groups(
+    parameters: Mapping[str, Tensor], mixing: Collection[str], lr: Any, decay: Any
+) -> list[dict[str, Any]]:
+    """All parameters but the mixers' own, and those: ten times the rate, and no decay."""
+    own = [value for name, value in parameters.items() if name in mixing]
+    others = [value for name, value in parameters.items() if name not in mixing]
+    groups = [{"params": others, "lr": lr, "weight_decay": decay}]
+    if own:
+        groups.append({"params": own, "lr": MIXER_LR * lr, "weight_decay": 0.0 * decay})
+    return groups
+
+
 def adamw(
     parameters: Mapping[str, Tensor],
     mixing: Collection[str],
@@ -49,14 +61,8 @@ def adamw(
     Those named in `mixing`, the mixers' own, have ten times the rate and no decay; decay acts on
     all others.
     """
-    groups: list[dict[str, Any]] = [
-        {"params": [value for name, value in parameters.items() if name not in mixing]}
-    ]
-    own = [value for name, value in parameters.items() if name in mixing]
-    if own:
-        groups.append({"params": own, "lr": MIXER_LR * training.lr, "weight_decay": 0.0})
     return torch.optim.AdamW(
-        groups,
+        _decay_groups(parameters, mixing, training.lr, training.weight_decay),
         lr=training.lr,
         betas=(training.beta1, training.beta2),
         eps=training.eps,
@@ -79,15 +85,8 @@ class SeedwiseAdamW(torch.optim.Optimizer):
         rates: Rates,
     ) -> None:
         """As `adamw`, with the learning rates and weight decays of S models, each [S]."""
-        lr, decay = rates
-        own = [value for name, value in parameters.items() if name in mixing]
-        others = [value for name, value in parameters.items() if name not in mixing]
-        groups: list[dict[str, Any]] = [{"params": others, "lr": lr, "weight_decay": decay}]
-        if own:
-            without = torch.zeros_like(decay)
-            groups.append({"params": own, "lr": MIXER_LR * lr, "weight_decay": without})
         self._training = training
-        super().__init__(groups, {})
+        super().__init__(_decay_groups(parameters, mixing, *rates), {})
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> Any:
@@ -517,6 +516,7 @@ class SeedStack(StackedModel):
         seeds: of the models.
         scales: standard deviation of each model's initial weights, [S].
         task, shape: the task, and the models' config.
+        data: the rows of every seed.
         train, test: the forwards over every seed's training rows and held-out rows.
         truth: true answers of the training rows, in the order of `train.answers`, [S, n].
         corrupted: which of them carry a wrong label, [S, n].
@@ -545,34 +545,16 @@ class SeedStack(StackedModel):
         self.seeds = tuple(seeds)
         self.scales = torch.tensor(self._scales, device=self.device, dtype=dtype)
         self.task, self.shape = self.config.task.build(), models[0].config
-        data = [task_data(self.config.task, seed) for seed in self.seeds]
-        self.fingerprints = tuple(item.fingerprint() for item in data)
-        train = [item.train_index for item in data]
-
-        def of_every_seed(name: str, indices: list[NDArray[np.int64]]) -> NDArray[Any]:
-            parts = zip(data, indices, strict=True)
-            return np.stack([getattr(item, name)[index] for item, index in parts])
-
-        train_rows = of_every_seed("input_ids", train)
-        test_rows = of_every_seed("input_ids", [item.test_index for item in data])
-        self.train, self.test = (
-            exact_forward(
-                self.task,
-                self.shape,
-                rows,
-                self.task.answer_positions,
-                models=len(self.seeds),
-                all_rows=None if self.task.corrupts_labels else self.task.rows(),
-                device=self.device,
-                dtype=dtype,
-            )
-            for rows in (train_rows, test_rows)
-        )
+        self.data = tuple(task_data(self.config.task, seed) for seed in self.seeds)
+        self.fingerprints = tuple(item.fingerprint() for item in self.data)
+        train_rows = self.of_training_rows("input_ids")
+        test_rows = np.stack([item.input_ids[item.test_index] for item in self.data])
+        self.train, self.test = (self.forward(rows, dtype) for rows in (train_rows, test_rows))
         pulls = pull_matrices(torch.from_numpy(train_rows), self.shape)
         self._pulls = None if pulls is None else pulls.to(self.device, dtype)
-        truth = of_every_seed("true_answers", train)  # [S, n, A]
-        wrong = np.repeat(of_every_seed("corrupted", train), truth.shape[2], axis=1)
-        self.truth = torch.from_numpy(truth.reshape(len(data), -1)).to(self.device)
+        truth = self.of_training_rows("true_answers")  # [S, n, A]
+        wrong = np.repeat(self.of_training_rows("corrupted"), truth.shape[2], axis=1)
+        self.truth = torch.from_numpy(truth.reshape(len(self), -1)).to(self.device)
         self.corrupted = torch.from_numpy(wrong).to(self.device)
         self._compiled: CompiledLosses | None = None
         if compiled and isinstance(self.train, EquationForward):
@@ -580,6 +562,23 @@ class SeedStack(StackedModel):
 
     def __len__(self) -> int:
         return len(self.seeds)
+
+    def of_training_rows(self, name: str, part: slice = slice(None)) -> NDArray[Any]:
+        """A field of `TaskData` on every seed's training rows, or on part of them: [S, n, ...]."""
+        return np.stack([getattr(item, name)[item.train_index[part]] for item in self.data])
+
+    def forward(self, rows: NDArray[np.int64], dtype: torch.dtype) -> Forward:
+        """The forward over whole rows of every seed, int64 [S, n, T]."""
+        return exact_forward(
+            self.task,
+            self.shape,
+            rows,
+            self.task.answer_positions,
+            models=len(self),
+            all_rows=None if self.task.corrupts_labels else self.task.rows(),
+            device=self.device,
+            dtype=dtype,
+        )
 
     def gradients(self, *, keep_logits: bool = False) -> tuple[Tensor, Tensor]:
         """Set every parameter's gradient; the losses [S] and, on request, the logits [S, n, V]."""

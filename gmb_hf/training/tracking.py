@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+import numpy as np
+
 from gmb_hf.base import extras
 from gmb_hf.base.errors import choose
 from gmb_hf.training.launch import Listener
@@ -51,9 +53,9 @@ class TrackedRun:
 
 
 class Writer(Protocol):
-    """An open run."""
+    """An open run, as trackio and Weights & Biases have it."""
 
-    def log(self, numbers: dict[str, float], step: int) -> None:
+    def log(self, numbers: dict[str, float], /, *, step: int) -> None:
         """Add the numbers of a step."""
 
     def finish(self) -> None:
@@ -76,26 +78,14 @@ class _TensorBoard:
         self._events.close()
 
 
-class _Run:
-    """An open run of trackio or of Weights & Biases."""
-
-    def __init__(self, run: Any) -> None:
-        self._run = run
-
-    def log(self, numbers: dict[str, float], step: int) -> None:
-        self._run.log(numbers, step=step)
-
-    def finish(self) -> None:
-        self._run.finish()
-
-
 def _trackio(run: TrackedRun) -> Writer:
     import trackio
 
     # It knows a run by its name alone, and other folders have seeds of the same numbers.
     name = f"{run.name}-{run.identity[:6]}"
     said: Any = {"name": name, "group": run.group, "config": dict(run.config)}
-    return _Run(trackio.init(project=run.project, resume="allow", embed=False, **said))
+    opened: Writer = trackio.init(project=run.project, resume="allow", embed=False, **said)
+    return opened
 
 
 def _wandb(run: TrackedRun) -> Writer:
@@ -105,7 +95,8 @@ def _wandb(run: TrackedRun) -> Writer:
     said: Any = {"name": run.name, "group": run.group, "config": dict(run.config)}
     # Several seeds are trained at once, so several runs are open.
     many: Any = {"id": run.identity, "resume": "allow", "reinit": "create_new"}
-    return _Run(wandb.init(project=run.project, dir=str(run.folder), **said, **many))
+    opened: Writer = wandb.init(project=run.project, dir=str(run.folder), **said, **many)
+    return opened
 
 
 TRACKERS: dict[str, Callable[[TrackedRun], Writer]] = {
@@ -172,9 +163,17 @@ class Tracking:
                 key = (name, group, run)
                 if key not in self._open:
                     self._open[key] = TRACKERS[name](tracked)
-                self._open[key].log(finite, step)
+                self._open[key].log(finite, step=step)
 
             self._attempt(name, write)
+
+    def log_each(
+        self, runs: Sequence[tuple[str, str]], step: int, found: Mapping[str, Any]
+    ) -> None:
+        """Add numbers of several runs, by group and name; `found` has one of each, [S]."""
+        for place, (group, run) in enumerate(runs):
+            row = {name: _at(values, len(runs), place) for name, values in found.items()}
+            self.log(group, run, step, row)
 
     def close(self, group: str | None = None, run: str | None = None) -> None:
         """Close a run, or all of them."""
@@ -208,15 +207,14 @@ class SeedTracking(Listener):
     def measured(self, seeds: Sequence[int], found: Mapping[str, Any]) -> None:
         """Log the row of every seed."""
         self._listener.measured(seeds, found)
-        for place, seed in enumerate(seeds):
-            row = {name: _at(values, place) for name, values in found.items()}
-            step = int(row.pop("step"))
-            self._tracking.log(self._tracking.group, f"seed_{seed}", step, row)
+        numbers = {name: values for name, values in found.items() if name != "step"}
+        runs = [(self._tracking.group, f"seed_{seed}") for seed in seeds]
+        self._tracking.log_each(runs, int(_at(found["step"], len(seeds), 0)), numbers)
 
 
-def _at(values: Any, place: int) -> float:
-    """The number of one seed; a training of one seed alone may give plain numbers."""
-    return float(values[place]) if getattr(values, "ndim", 0) else float(values)
+def _at(values: Any, count: int, place: int) -> float:
+    """The number of one of so many seeds; a training may give a plain one, which is of all."""
+    return float(np.broadcast_to(values, count)[place])
 
 
 def flat(nested: Mapping[str, Any], prefix: str = "") -> dict[str, int | float | str | bool]:

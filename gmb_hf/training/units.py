@@ -74,6 +74,17 @@ def head_patterns(attention: Tensor) -> tuple[Tensor, Tensor]:
     return cosines.double().mean(1), spread
 
 
+def centred_means(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """Class means of vectors [S, n, c] less the mean of these: [S, classes, c], 0 without rows.
+
+    A row whose label is -1 is in no class.
+    """
+    means, counts = class_means(vectors, labels, classes)
+    present = (counts > 0).to(means.dtype).unsqueeze(-1)
+    average = (means * present).sum(1, keepdim=True) / present.sum(1, keepdim=True).clamp(min=1)
+    return (means - average) * present
+
+
 def frequencies(units: Tensor, place: Tensor, waves: Tensor) -> tuple[Tensor, Tensor]:
     """Share of units on the most common frequency, chance taken off, and frequencies they need.
 
@@ -87,12 +98,7 @@ def frequencies(units: Tensor, place: Tensor, waves: Tensor) -> tuple[Tensor, Te
         waves: of `orthonormal_waves`, [2, K, G].
     """
     count, order = waves.shape[1:]
-    member = functional.one_hot(place + 1, order + 1)[:, :, 1:].to(units.dtype)
-    rows = member.sum(1)
-    means = (member.transpose(1, 2) @ units) / rows.clamp(min=1).unsqueeze(-1)
-    present = (rows > 0).to(units.dtype).unsqueeze(-1)
-    average = (means * present).sum(1, keepdim=True) / present.sum(1, keepdim=True).clamp(min=1)
-    centred = torch.where(present > 0, means - average, 0.0).double()
+    centred = centred_means(units, place, order).double()
     amplitudes = (waves.double().reshape(-1, order) @ centred).unflatten(1, (2, count))
     power = amplitudes.square().sum(1)  # [S, K, f]
     alive = power.sum(1) > TINY
@@ -138,12 +144,10 @@ def grouped(matrix: Tensor, groups: int) -> Tensor:
 
 def normal_scores(values: Tensor) -> Tensor:
     """The columns of [S, n, k] as a Gaussian copula sees them: normal quantiles of mean ranks."""
-    columns = values.transpose(1, 2).contiguous()
-    ordered = columns.sort(-1).values
-    below = torch.searchsorted(ordered, columns)
-    upto = torch.searchsorted(ordered, columns, right=True)
-    rank = (below + upto + 1).double() / 2
-    scores: Tensor = torch.special.ndtri(rank / (columns.shape[-1] + 1)).transpose(1, 2)
+    from scipy.stats import rankdata
+
+    ranks = torch.from_numpy(rankdata(values.cpu().numpy(), axis=1)).to(values.device)
+    scores: Tensor = torch.special.ndtri(ranks / (values.shape[1] + 1))
     return scores
 
 
@@ -226,10 +230,7 @@ def circulant_deviation(matrix: Tensor) -> Tensor:
 
 def class_spread(vectors: Tensor, labels: Tensor, classes: int) -> Tensor:
     """Shares of variance of the class means of vectors [S, n, c] by direction, largest first."""
-    means, counts = class_means(vectors.double(), labels, classes)
-    present = (counts > 0).double().unsqueeze(-1)
-    average = (means * present).sum(1, keepdim=True) / present.sum(1, keepdim=True)
-    centred = (means - average) * present
+    centred = centred_means(vectors.double(), labels, classes)
     return eigenvalue_shares(centred @ centred.transpose(1, 2))
 
 
@@ -248,11 +249,8 @@ class Units(Recorder):
         order = places(equation.group, equation.residues)
         if order is not None:
             at = torch.tensor(order, device=stack.device)
-            self._place, self._waves = (
-                at[stack.truth[:, :count]],
-                orthonormal_waves(max(order) + 1),
-            )
-            self._waves = self._waves.to(stack.device)
+            self._place = at[stack.truth[:, :count]]
+            self._waves = orthonormal_waves(max(order) + 1).to(stack.device)
             self._order = at.argsort()[-(max(order) + 1) :]
         # The same for all seeds, at every checkpoint and in any company.
         generator = torch.Generator().manual_seed(0)
@@ -285,10 +283,9 @@ class Units(Recorder):
         }
         if shape.num_attention_heads > 1:
             patterns = [head_patterns(pattern[:, :PROBES]) for pattern in shown.attention]
-            for name, values in zip(
-                ("head_similarity", "head_entropy_spread"), zip(*patterns, strict=True), strict=True
-            ):
-                found[name] = torch.stack(values).mean(0)
+            found["head_similarity"], found["head_entropy_spread"] = (
+                torch.stack(values).mean(0) for values in zip(*patterns, strict=True)
+            )
         if self._place is not None:
             found["frequency_synchronisation"], found["frequency_rank"] = frequencies(
                 units, self._place, self._waves
@@ -306,16 +303,14 @@ class Units(Recorder):
         scale = embedded.square().mean((1, 2, 3), keepdim=True).sqrt()
         noise = NOISE_SCALE * scale * self._noise.to(embedded.dtype)
         noisy = activations.forward(weights, shape, embedded + noise)
-        found = dict(
-            zip(
-                ("noise_entropy", "noise_information"),
-                collision_entropies(clean[0], noisy.hidden),
-                strict=True,
-            )
-        )
+        own, shared = collision_entropies(clean[0], noisy.hidden)
         zeroed = {name: weights[name] * kept for name, kept in self._kept.items()}
         less = activations.forward({**weights, **zeroed}, shape, embedded)
-        return {**found, "circuit_complexity": divergence(clean[1], less.logits)}
+        return {
+            "noise_entropy": own,
+            "noise_information": shared,
+            "circuit_complexity": divergence(clean[1], less.logits),
+        }
 
     def _of_input_gradients(self, now: CheckpointState, embedded: Tensor) -> dict[str, Tensor]:
         stack, weights = now.stack, now.weights

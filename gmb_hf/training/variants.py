@@ -124,8 +124,7 @@ def _sizes(kind: str, texts: list[str], where: str) -> dict[str, int | None]:
     sizes: dict[str, int | None] = {}
     for name, text in zip(names, texts, strict=True):
         none = text == "none" and len(names) == 2
-        number = int(text) if text.isdecimal() else text
-        sizes[name] = None if none else positive_int(name, number, where=where)
+        sizes[name] = None if none else _number(name, text, where)
     if not any(sizes.values()):
         raise InputError(f"{where}: without any band it is the {DENSE} one; write {DENSE}")
     return sizes
@@ -135,11 +134,12 @@ def _loops(texts: list[str], where: str) -> dict[str, int | bool]:
     times = texts[0].split("x") if texts else []
     if len(times) != 2 or texts[1:] not in ([], [HALTING]):
         raise InputError(f"{where}: {LOOPS} is written as in {LOOPS}-2x3 or {LOOPS}-2x3-{HALTING}")
-    found: dict[str, int | bool] = {
-        name: positive_int(name, int(text) if text.isdecimal() else text, where=where)
-        for name, text in zip(LOOP_SIZES, times, strict=True)
-    }
-    return {**found, HALTING: bool(texts[1:])}
+    pairs = zip(LOOP_SIZES, times, strict=True)
+    return {name: _number(name, text, where) for name, text in pairs} | {HALTING: bool(texts[1:])}
+
+
+def _number(name: str, text: str, where: str) -> int:
+    return positive_int(name, int(text) if text.isdecimal() else text, where=where)
 
 
 def _rate(kind: str, text: str, where: str) -> float:

@@ -38,8 +38,8 @@ Returns:
 Examples:
     >>> import evaluate
     >>> metric = evaluate.load("gmb_first_alarm")
-    >>> quiet = [[i * i * (run + 2) % 101 for i in range(60 + run)] for run in range(40)]
-    >>> scores = [series + [150] * 10 for series in quiet]
+    >>> noise = [[i * i * (run + 2) % 101 for i in range(60 + run)] for run in range(40)]
+    >>> scores = [series + [150] * 10 for series in noise]
     >>> events = [70 + run for run in range(40)]
     >>> found = metric.compute(predictions=scores, references=events, horizon=5, safe_gap=20,
     ...     run_budgets=[0.1])

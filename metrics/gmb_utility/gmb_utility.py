@@ -27,8 +27,8 @@ Returns:
 Examples:
     >>> import evaluate
     >>> metric = evaluate.load("gmb_utility")
-    >>> quiet = [i % 10 for i in range(50)]
-    >>> scores = [quiet + [0] * 6 + [9, 9, 9, 9], quiet + [0] * 8 + [9, 9], quiet + [0] * 10]
+    >>> noise = [i % 10 for i in range(50)]
+    >>> scores = [noise + [0] * 6 + [9, 9, 9, 9], noise + [0] * 8 + [9, 9], noise + [0] * 10]
     >>> found = metric.compute(predictions=scores, references=[60, 60, 60], horizon=10, safe_gap=11,
     ...     fpr_targets=[0.1], lead_time_target=3, protocol="v0.4")
     >>> found["coverage@0.1"], found["lead_time_median@0.1"], found["lead_time_success@0.1"]

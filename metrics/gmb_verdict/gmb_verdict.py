@@ -30,8 +30,8 @@ Returns:
 Examples:
     >>> import evaluate
     >>> metric = evaluate.load("gmb_verdict")
-    >>> quiet = [[i * i * (run + 2) % 101 for i in range(60 + run)] for run in range(60)]
-    >>> scores = [series + [150] * 10 for series in quiet]
+    >>> noise = [[i * i * (run + 2) % 101 for i in range(60 + run)] for run in range(60)]
+    >>> scores = [series + [150] * 10 for series in noise]
     >>> events = [70 + run for run in range(60)]
     >>> found = metric.compute(predictions=scores, references=events, horizon=10, safe_gap=20,
     ...     lead_time_median_min=5)

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.gates import label_of
 from gmb_hf.benchmark.locking import Explored, explore, make_lock, write_explored
 from gmb_hf.benchmark.prepare import CONTROLS, prepare
+from gmb_hf.design.lock import LockedSystem
 from gmb_hf.report.answer import answer
 from gmb_hf.report.report import render_report
 
@@ -38,7 +40,7 @@ def by_runs(design: Design, explore_log: RunLog, held_out_log: RunLog) -> Evalua
     return evaluate_runs(design, held_out_log, explore=explore_log)
 
 
-def described(log: RunLog, **metadata: str) -> RunLog:
+def described(log: RunLog, **metadata: Any) -> RunLog:
     return RunLog.from_table(log.table, metadata=metadata)
 
 
@@ -286,6 +288,33 @@ class TestEvaluating:
             other = described(held_out_log, **{**system, field: "other"})
             with pytest.raises(InputError, match=rf"boundary\.{field}: locked '.', found 'other'"):
                 evaluate_lock(lock, other)
+
+    def test_what_a_callback_can_see_of_the_system(self, design: Design, explore_log: RunLog):
+        said = {"task": "t", "model": "m", "optimizer": "o", "schedule": "s"}
+        shown = {"architecture": "Llama", "optimizer": "SGD", "learning_rate": 0.1}
+
+        def locked(log: RunLog, **fields: str) -> Lock:
+            return make_lock(design.replace(**fields), log)[0]
+
+        old = locked(described(explore_log, **said))
+        assert old.x_lock.x_system == LockedSystem()
+        new = locked(described(explore_log, **said, system=shown))
+        assert new.x_lock.x_system is not None
+        assert new.x_lock.x_system.plain() == shown
+        assert new.fingerprint == old.fingerprint  # no other lock to look by
+        # What is not declared is not compared, nor what is no such value or differs in the logs.
+        half = locked(described(explore_log, **said, system=shown), model="undeclared")
+        assert half.x_lock.x_system is not None
+        assert half.x_lock.x_system.architecture is None
+        parts = [
+            described(explore_log.select(explore_log.runs[i::2]), **said, system={**shown, **odd})
+            for i, odd in enumerate([{"learning_rate": 0.2}, {"weight_decay": "none", "x": []}])
+        ]
+        mixed = locked(RunLog.concat(parts)).x_lock.x_system
+        assert mixed is not None
+        assert mixed.plain() == {"architecture": "Llama", "optimizer": "SGD"}
+        foreign = described(explore_log, **said, system=[1])
+        assert locked(foreign).x_lock.x_system == LockedSystem()
 
     def test_one_part_of_the_logs_from_another_system(
         self, design: Design, explore_log: RunLog, held_out_log: RunLog

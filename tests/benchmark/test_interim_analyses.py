@@ -78,6 +78,29 @@ def test_the_same_runs_again_are_no_new_look(plain: Lock, runs: RunLog, tmp_path
     assert (tmp_path / "lock.looks.yaml").read_bytes() == written
 
 
+def test_a_lock_that_is_made_again_has_looked(
+    explore_log: RunLog, design: Design, runs: RunLog, tmp_path: Path
+) -> None:
+    """On another day, through a link, in memory, or in memory and then on disk."""
+
+    def made(day: str) -> Lock:
+        return make_lock(design.replace(date_locked=day), explore_log)[0]
+
+    look(made("2026-01-01"), tmp_path, part(runs, 0, 20))
+    link = tmp_path / "link.yaml"
+    link.symlink_to(tmp_path / "lock.yaml")
+    told = r"allows 1 look at held-out runs \(x_looks\), taken on .*: 20 new"
+    again = made("2026-01-02").write(tmp_path / "lock.yaml")
+    for lock in (again, link):
+        with pytest.raises(InputError, match=told):
+            evaluate_lock(lock, part(runs, 20, 40))
+    evaluate_lock(made("2026-01-03"), part(runs, 0, 20))
+    for lock in (made("2026-01-04"), made("2026-01-05").write(tmp_path / "other.yaml")):
+        with pytest.raises(InputError, match=told):
+            evaluate_lock(lock, part(runs, 40, 60))
+    assert evaluate_lock(link, part(runs, 0, 20)).results.summary.x_look == 1
+
+
 def test_some_of_the_runs_are_another_look(
     plain: Lock, twice: Lock, runs: RunLog, tmp_path: Path
 ) -> None:

@@ -12,7 +12,6 @@ from gmb_hf.base.stats import (
     quantile_intervals,
     ratio_interval,
     resamples,
-    runs_for_zero,
 )
 
 
@@ -69,9 +68,3 @@ def test_exact_binomial_equals_scipy(k: int, n: int) -> None:
     expected = binomtest(k, n).proportion_ci(0.95, method="exact")
     interval = exact_binomial(k, n)
     assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high))
-
-
-def test_how_many_quiet_runs_bound_a_rate() -> None:
-    n = runs_for_zero(0.06)
-    assert exact_binomial(0, n).high <= 0.06 < exact_binomial(0, n - 1).high
-    assert runs_for_zero(1.0) == 1

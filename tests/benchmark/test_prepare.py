@@ -26,6 +26,7 @@ from gmb_hf.benchmark.prepare import (
     resolve,
 )
 from gmb_hf.design.candidates import Candidate
+from gmb_hf.design.design import PARTS
 from gmb_hf.indicators.catalogue import Indicator, get, names
 
 
@@ -350,3 +351,27 @@ def test_an_entry_is_an_indicator_with_a_sign():
     entry = Entry(get("csd_variance"), -1, {"window": 120})
     assert isinstance(entry.indicator, Indicator)
     assert entry.windows(Design.minimal(horizon=1, safe_gap=2, window_sweep=[50, 60])) == (50, 60)
+
+
+def test_what_is_said_of_runs_that_begin_late_and_of_percent():
+    log = synthetic_runlog(4)
+    frame = log.to_pandas()
+    late = frame[frame["run"].isin(log.runs[:2]) | (frame["step"] >= 300)]
+    fields = {"metric": "test_acc", "horizon": 100, "safe_gap": 200}
+    candidates = [{"name": "weight_norm", "family": "dynamics"}]
+    design = Design.minimal(**fields, candidates=candidates)
+    (note,) = prepare(RunLog.read(late), design).notes
+    assert note.startswith(
+        "2 of 4 runs begin late, at step 300, where other runs have begun by step 0: seed_2, seed_3"
+    )
+    percent = frame.assign(test_acc=100 * frame["test_acc"])
+    (note,) = prepare(RunLog.read(percent), design).notes
+    assert "as an accuracy in percent does, and jump_threshold 0.15 is a share of 1" in note
+    lock, _ = make_lock(
+        Design.minimal(**fields, candidates=candidates, undeclared=list(PARTS)),
+        synthetic_runlog(40),
+    )
+    begun = frame[frame["step"] >= 300]
+    notes = prepare(RunLog.read(begun), lock).notes
+    said = "4 of 4 runs begin late, at step 300, where the explore runs have begun by step 0"
+    assert any(note.startswith(said) for note in notes)

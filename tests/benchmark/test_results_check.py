@@ -15,7 +15,7 @@ from results_layout import EMPTY, EXAMPLE
 
 from gmb_hf.base.documents import dump_yaml
 from gmb_hf.base.errors import InputError
-from gmb_hf.base.extensions import Checked, check
+from gmb_hf.base.extensions import CheckedDocument, check
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.validation import check_results, disagreements
@@ -28,7 +28,7 @@ def first(plain: Any) -> Any:
     return plain["indicators"][0]
 
 
-def checked(change: Change, tmp_path: Path, text: str = EXAMPLE) -> Checked:
+def checked(change: Change, tmp_path: Path, text: str = EXAMPLE) -> CheckedDocument:
     plain = yaml.safe_load(text)
     change(plain)
     path = tmp_path / "results.yaml"

@@ -18,7 +18,7 @@ from ensemble_runs import runs as ensemble_runs
 from gmb_hf import Design, RunLog
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.stats import exact_binomial, holm
-from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock
+from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, FirstAlarmRecord
 from gmb_hf.benchmark.gates import GateRecord
 from gmb_hf.benchmark.locking import make_lock
@@ -220,10 +220,13 @@ class TestConditionalCalibration:
 
     def test_forty_runs_are_too_few_for_one_in_twenty(self):
         chosen = design(["rise"], calibration="conditional")
-        judged = evaluate_lock(make_lock(chosen, runs(40, 0))[0], runs(80, 1000))
+        with pytest.raises(InputError, match=r"1 run in 20 takes 45 explore .* there are 40, whi"):
+            make_lock(chosen, runs(40, 0))
+        # Without a lock it is said by the verdict.
+        judged = evaluate_runs(chosen, runs(80, 1000), explore=runs(40, 0))
         found = item(judged, "rise")
         assert (found.label, primary(judged, "rise").answer) == (INCONCLUSIVE, "ABSTAIN")
-        assert found.x_reasons == ("runs_few_runs",)
+        assert found.x_reasons[0] == "runs_few_runs"
         assert "takes 45 calibration runs with negative windows, there are 40" in found.x_sentence
         assert found.x_runs_to_settle is None
 
@@ -276,24 +279,32 @@ def test_another_system_is_judged_by_the_scores_that_it_has(judged):
 
 
 def test_the_runs_that_would_settle_it_do():
-    """Forty runs leave the detection rate open; as many as it says, alike, do not."""
+    """Forty runs leave the detection rate open; as many as it says, alike, do not.
+
+    Nothing is said where they cannot be had: at a last look, or beyond what the lock allows.
+    """
     # More runs can be added only where the lock allows a further look.
     looks = {"looks": 2, "max_eval_seeds": 500}
-    chosen = design(["most"], detection_min=0.8, max_label_flip_rate=1.0, **looks)
+    chosen = design(["most"], detection_min=0.57, max_label_flip_rate=1.0, **looks)
     lock, _ = make_lock(chosen, with_most(runs(80, 3000), 3000))
     few = evaluate_lock(lock, with_most(runs(40, 1000), 1000))
     found, at = item(few, "most"), primary(few, "most")
     assert (found.label, found.x_reasons) == (INCONCLUSIVE, ("runs_straddle",))
     assert [one.gate_code for one in found.x_gates if one.state != "met"] == ["runs_detection"]
     assert gate(few, "most", "runs_detection").runs_to_settle == found.x_runs_to_settle
-    assert f"about {found.x_runs_to_settle} runs (" in found.x_sentence
+    settles = found.x_runs_to_settle
+    said = f"settling it takes at least {settles - 40} more runs ({settles} in all), if the rates"
+    assert said in found.x_sentence
     # A control is settled by no number of runs, nor anything where no look is left.
     assert not any(one.runs_to_settle for one in item(few, "clock").x_gates)
-    once = design(["most"], detection_min=0.8, max_label_flip_rate=1.0)
-    last, _ = make_lock(once, with_most(runs(80, 3000), 3000))
-    judged = evaluate_lock(last, with_most(runs(40, 1000), 1000))
-    assert gate(judged, "most", "runs_detection").state == "straddles"
-    assert not any(one.runs_to_settle for one in item(judged, "most").x_gates)
+    for fewer in ({}, {"looks": 2, "max_eval_seeds": settles - 1}):
+        once = design(["most"], detection_min=0.57, max_label_flip_rate=1.0, **fewer)
+        last, _ = make_lock(once, with_most(runs(80, 3000), 3000))
+        judged = evaluate_lock(last, with_most(runs(40, 1000), 1000))
+        assert gate(judged, "most", "runs_detection").state == "straddles"
+        assert not any(one.runs_to_settle for one in item(judged, "most").x_gates)
+        assert item(judged, "most").x_runs_to_settle is None
+        assert "settling" not in item(judged, "most").x_sentence
     events, least = found.x_runs_to_settle, lock.design.detection_min
     settled = exact_binomial(round(at.n_detected / at.n_events * events), events)
     assert not settled.low <= least <= settled.high

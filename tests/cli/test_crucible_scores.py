@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -155,7 +156,7 @@ def test_tiers_belong_to_their_encoder_and_their_bundles(tmp_path):
     onto = refused(
         *assign, "scores.parquet", "--bundles", "bundles.jsonl", "--out", "bundles.jsonl"
     )
-    assert "is the file that is read" in onto
+    assert "is a file that is read; write to another one" in onto
 
 
 def test_texts_without_an_encoder_say_which_extra_is_missing(tmp_path, monkeypatch):
@@ -183,6 +184,63 @@ def test_a_set_may_only_grow(tmp_path):
     message = refused(*assign[:-1], "few.parquet", "--bundles", few)
     assert "tiered.jsonl: 5 of the 25 items of tiered.jsonl are gone or changed" in message
     assert (tmp_path / "tiered.jsonl").read_bytes() == held
+
+
+def scored(name: str, n: int, **how: object) -> str:
+    """Item scores of the first n items, NAME.parquet."""
+    write(Path(f"{name}.jsonl"), lines(n, **how))
+    out = f"{name}.parquet"
+    done(gmb("crucible", "score", f"{name}.jsonl", "--name", "m", "--out", out))
+    return out
+
+
+def summed(scores: str, out: str, version: str = "v1") -> tuple[str, ...]:
+    return ("crucible", "scoreboard", "--scores", scores, "--eval-version", version, "--out", out)
+
+
+def test_a_version_in_a_folder_may_only_grow(tmp_path):
+    few, more = scored("few", 20), scored("more", 25)
+    done(gmb(*summed(few, "first.json")))
+    done(gmb(*summed(more, "second.json")))
+    scored("fewer", 18)
+    message = refused(*summed("fewer.parquet", "third.json"))
+    assert message == (
+        "error: first.json: 2 of its 20 items are gone or changed in fewer.parquet (items 'q18', "
+        "'q19'); a set may only grow under one version (v1): keep them, or give another "
+        "--eval-version"
+    )
+    assert not Path("third.json").exists()
+    held = Path("first.json").read_bytes()
+    assert "2 of its 20 items" in refused(*summed("fewer.parquet", "first.json"))
+    assert Path("first.json").read_bytes() == held
+    done(gmb(*summed(scored("another_model", 20, gain=0.2), "third.json")))  # the same items
+    done(gmb(*summed("fewer.parquet", "fewer.json", "v2")))
+    Path("elsewhere").mkdir()
+    done(gmb(*summed("fewer.parquet", "elsewhere/fewer.json")))
+
+
+def test_a_version_may_not_shrink_where_its_scores_were_written_over(tmp_path):
+    done(gmb(*summed(scored("scores", 20), "scoreboard.json")))
+    scored("scores", 18)
+    for out in ("scoreboard.json", "other.json"):
+        message = refused(*summed("scores.parquet", out))
+        assert (
+            "scoreboard.json: has 20 items, scores.parquet only 18; a set may only grow" in message
+        )
+    done(
+        gmb(*summed(scored("another", 10), "another.json"))
+    )  # nothing says that it is the same set
+
+
+def test_another_set_may_stand_beside_one_of_the_same_version(tmp_path):
+    done(gmb(*summed(scored("frozen", 20), "frozen.json")))
+    organic = [{**line, "id": f"o{line['id']}"} for line in lines(10)]
+    write(tmp_path / "organic.jsonl", organic)
+    done(gmb("crucible", "score", "organic.jsonl", "--out", "organic.parquet"))
+    Path("noise.json").write_text("{}")
+    Path("broken.json").write_text("{")
+    Path("folder.json").mkdir()
+    done(gmb(*summed("organic.parquet", "organic.json")))
 
 
 def test_tiers_in_a_file_are_checked(tmp_path):
@@ -274,7 +332,8 @@ def test_the_same_items_in_other_bytes_are_said_to_be_so(tmp_path):
 
 def test_organic_performance_against_frozen(tmp_path):
     old, new = board(tmp_path, "old"), board(tmp_path, "new", gain=0.2)
-    before, after = board(tmp_path, "before", n=50), board(tmp_path, "after", n=50, gain=-0.2)
+    held: dict[str, object] = {"n": 50, "version": "organic-v1"}
+    before, after = board(tmp_path, "before", **held), board(tmp_path, "after", gain=-0.2, **held)
     organic = ("--organic-before", before, "--organic-after", after)
     shown = done(gmb("crucible", "compare", old, new, *organic))
     assert "the frozen set may be learned by heart" in shown.out

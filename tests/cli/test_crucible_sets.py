@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from command_line import gmb, refused
 from crucible_builders import board, done, lines, write
+from safetensors.numpy import save_file
 
 TRAINING = ("crucible", "exposure", "--steps", 10_000, "--batch-size", 32, "--probability", 0.1)
 LEGACY = ("--pool", "legacy=454:0.75")
@@ -115,7 +116,9 @@ def mining(tmp_path, n=40, size=120):
     positives = anchors + 1.2 * rng.normal(size=(n, 8))
     anchors[-1] = anchors[0]  # a near duplicate
     made = [
-        {"id": f"c{i}", "anchor": f"a{i}", "positive": f"p{i}", "negatives": []} for i in range(n)
+        {"id": f"c{i}", "anchor": f"a{i}", "positive": f"p{i}"}
+        | ({"negatives": []} if i % 2 else {})
+        for i in range(n)
     ]
     write(tmp_path / "candidates.jsonl", made)
     (tmp_path / "pool.jsonl").write_text(
@@ -208,6 +211,36 @@ def test_minings_that_cannot_be(tmp_path, options, message):
     assert not (tmp_path / "mined").exists()
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            {"id": "x", "anchor": "a", "positives": "b"},
+            "c.jsonl:1: no 'positive'; a candidate needs anchor and positive; found: 'id', "
+            "'anchor', 'positives'. Is 'positives' meant?",
+        ),
+        (
+            {"id": "x", "similarities": [1, 2]},
+            "item 'x' has no texts to embed; it needs anchor and p",
+        ),
+    ],
+)
+def test_candidates_that_are_none(tmp_path, line, message):
+    command = mining(tmp_path)
+    write(tmp_path / "c.jsonl", [line])
+    assert message in refused(*command[:2], "c.jsonl", *command[3:])
+
+
+def test_candidates_without_negatives_as_safetensors(tmp_path):
+    command = mining(tmp_path)
+    rows = np.load(tmp_path / "c.npy").reshape(40, 2, 8)
+    arrays = {"anchor": rows[:, 0].copy(), "positive": rows[:, 1].copy()}
+    save_file(arrays, tmp_path / "c.safetensors")
+    one = done(gmb(*command, "--threshold", "-0.1"))
+    other = done(gmb(*command, "--threshold", "-0.1", "--embeddings", "c.safetensors"))
+    assert one.out == other.out
+
+
 def test_pools_of_texts_that_are_none(tmp_path):
     command = mining(tmp_path)
     assert "go together" in refused(*command[:-2])
@@ -245,7 +278,7 @@ def test_one_seed_has_no_interval(tmp_path):
 
 
 def test_scoreboards_that_do_not_belong_together(tmp_path):
-    one, other = board(tmp_path, "one"), board(tmp_path, "other", n=30)
+    one, other = board(tmp_path, "one", n=30), board(tmp_path, "other")
     aggregate = ("crucible", "aggregate")
     assert "cannot be taken together: the content hash" in refused(*aggregate, one, other)
     shown = done(gmb(*aggregate, one, other, "--allow-fingerprint-mismatch"))

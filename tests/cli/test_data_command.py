@@ -124,6 +124,11 @@ def test_an_earlier_version_is_held(tmp_path: Path):
         (("build", "modular", "--out=D", "--task=parity_8"), "is built by `gmb data build formal`"),
         (("build", "modular", "--out=D", "--task=add_p8"), "prime must be a prime number, got 8"),
         (("build", "modular", "--out=D", "--version=2"), "--version '2': write v1, v2 and so on"),
+        (("build", "modular", "--out=D", f"--version=v{'9' * 5000}"), "write v1, v2 and so on"),
+        (
+            ("build", "icl", "--out=D", "--task=linear_p11_k100000"),
+            "examples must be at most 4,096",
+        ),
         (("build", "formal", "--out=D", "--fraction=2"), "fraction"),
         (("build", "heldout", "--out=D"), "--text: no text is given"),
         (("build", "heldout", "--out=D", "--text=x=none.txt"), "none.txt: there is no such file"),
@@ -135,6 +140,11 @@ def test_an_earlier_version_is_held(tmp_path: Path):
         (("build", "runs", "--out=D", "--runs=none"), "none: no such file or folder"),
         (("build", "runs", "--out=D", "--runs=a b=a.txt"), "not a run log"),
         (("verify", "none"), "none: there is no such folder"),
+        (
+            ("tokenizer", "--text=a.txt", "--out=T", f"--vocabulary={10**12}"),
+            "must be at most 1,048",
+        ),
+        (("export", "--text=a.txt", "--tokenizer=byte", "--prime=7", "--out=E"), "--prime is for"),
         (("verify", "."), "README.md: there is no card; is this folder a dataset?"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -172,6 +182,36 @@ def test_held_out_text_as_shards(tmp_path: Path):
     assert note["tokenizer"] == "byte"
     # the protocol's B = floor(9 / 2) - 1
     assert done.out.split("B\n")[1].split()[:6] == ["tales.bin", "9", "6", "2", "0.67", "3"]
+
+
+def test_a_second_export_does_not_replace_the_first(tmp_path: Path):
+    export = ("data", "export", "--prime=7", "--out=data")
+    assert gmb(*export, "--task=modular_add").code == 0
+    held = {path.name: path.read_bytes() for path in Path("data").iterdir()}
+    message = refused(*export, "--task=modular_sub")
+    assert message == (
+        "error: data/train.bin: is there already and holds something else, which is not replaced; "
+        "choose another folder with --out, or remove it"
+    )
+    assert gmb(*export, "--task=modular_add").code == 0  # the same bytes
+    Path("train.txt").write_text("once upon a time")
+    text = ("data", "export", "--text=train.txt", "--tokenizer=byte", "--out=data")
+    assert "data/train.bin: is there already" in refused(*text)
+    assert {path.name: path.read_bytes() for path in Path("data").iterdir()} == held
+    Path("other/val.bin").mkdir(parents=True)
+    to = (*export[:-1], "--out=other", "--task=modular_add")
+    assert "other/val.bin: is there already" in refused(*to)
+    assert not Path("other/train.bin").exists()
+
+
+@pytest.mark.parametrize("pattern", ["a**b", '"a\\0b"'])
+def test_a_card_whose_paths_are_none(tmp_path: Path, pattern: str):
+    gmb("data", "build", "formal", "--task=parity_4", "--out", tmp_path)
+    card = tmp_path / "README.md"
+    card.write_text(card.read_text().replace("path: parity_4/full-*", f"path: {pattern}"))
+    done = gmb("data", "verify", tmp_path)
+    assert done.code == 1, done
+    assert "fault   " in done.out
 
 
 def test_a_tokenizer_of_the_text_at_hand(tmp_path: Path):

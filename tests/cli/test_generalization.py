@@ -112,6 +112,11 @@ def test_each_bad_input_is_one_line(tmp_path: Path) -> None:
     assert "nothere" in refused("generalization", "a=nothere.csv")
     assert "'b' is unknown" in refused("generalization", f"a={a}", "--baseline=b")
     assert "points must be" in refused("generalization", f"a={a}", "--points=0")
+    assert "points must be at most 10,000" in refused(
+        "generalization", f"a={a}", "--points=1000000"
+    )
+    both = ("--train=train_loss", "--validation=train_loss")
+    assert "train_loss is named for both losses" in refused("generalization", f"a={a}", *both)
     (a / "again.csv").write_text((a / "seed_7.csv").read_text())
     assert "have the same seed, 7" in refused("generalization", f"a={a}")
 

@@ -157,7 +157,7 @@ def test_what_is_refused(folder: Path, tmp_path: Path):
         ([pickled], [text], "pickled: holds no weights as safetensors, and pickles are not loaded"),
         ([tmp_path / "none"], [text], "none: there is no such folder"),
         ([tmp_path], [text], "holds no model (no config.json)"),
-        ([broken], [text], "broken: could not be loaded: "),
+        ([broken], [text], "broken: model.safetensors was damaged or changed after it was saved"),
         (["no/such/folder"], [text], "no/such/folder: there is no such folder"),
         ([model, model], [text], "--checkpoint: two are named 'dense'; name them apart"),
         ([f"={model}"], [text], "write it as FOLDER or NAME=FOLDER"),

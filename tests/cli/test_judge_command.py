@@ -162,6 +162,19 @@ def test_one_line_for_each_mistake(words: tuple[str, ...], message: str) -> None
     assert refused("judge", *words).startswith(message)
 
 
+def test_answers_and_prompts_are_not_written_over() -> None:
+    answer = {"run": "r", "step": 1, "prompt": "p", "sample": 0, "answer": "x"}
+    lines = "".join(json.dumps({**answer, "sample": sample}) + "\n" for sample in range(2))
+    Path("a.jsonl").write_text(lines)
+    for command in (
+        ("consistency", "a.jsonl", "--out=./a.jsonl"),
+        ("rate", "a.jsonl", "--judge=x", "--out=a.jsonl"),
+        ("answer", "--checkpoints=x", "--prompts=a.jsonl", "--out=a.jsonl"),
+    ):
+        assert "a.jsonl: is a file that is read; write to another one" in refused("judge", *command)
+    assert Path("a.jsonl").read_text() == lines
+
+
 def test_a_join_that_cannot_be_written() -> None:
     said = refused("runs", "join", "--runs=x", "--scores=y", "--out=z.csv")
     assert said == "error: --out z.csv: the table is written as Parquet; name it *.parquet"

@@ -137,7 +137,7 @@ def write_trainer_states(folder: Path, steps: Any, data: dict[str, Any]) -> None
             "no score can pass: --lead-min 50 exceeds the horizon 40, and no lead is longer; "
             "lower it to 40 or less, or lengthen --horizon",
         ),
-        (("--horizon=45", "--lead-min=42"), "whose last checkpoint is 40 steps ahead"),
+        (("--horizon=45", "--lead-min=42"), "whose last checkpoint is 40 steps before t*"),
         (("--horizon=5",), "--horizon 5 is shorter than the cadence 10"),
         (("--horizon=40", "--event=E_regime", "--radius=20", "--falling"), "--falling belongs to"),
     ],
@@ -187,7 +187,9 @@ def test_the_reference_runs_end_in_a_verdict_with_reasons(reference_runs: Path):
     assert score.label == "INCONCLUSIVE"
     assert score.x_reasons == ("few_events", "not_locked")
     assert "20 events are fewer than 30" in done.out
-    assert any("rows of restarted logs were dropped" in note for note in results.summary.x_notes)
+    assert any(
+        "63 rows of restarted logs (0.5% of 12,083)" in note for note in results.summary.x_notes
+    )
     assert "seed_140" in Path("results/report.md").read_text(encoding="utf-8")
 
 

@@ -96,6 +96,8 @@ RECORD: dict[str, Any] = {
     "explore_runs": ["a", "b"],
     "explore_seeds": [1, 2],
     "explore_hashes": ["ab" * 32, "cd" * 32],
+    "explore_marks": ["0:1.5 100:2.5", ""],
+    "near_copies": "Near copies: 2 of 2 runs move like another one.",
     "n_calibration_runs": 100,
     "effective_budget": {"0.05": 0.04},
     "candidates": {
@@ -145,6 +147,7 @@ RECORD: dict[str, Any] = {
             }
         },
     },
+    "x_system": {"learning_rate": 0.5},
     "x_sources": [
         {
             "what": "runs",

@@ -61,6 +61,7 @@ def test_a_sound_design_has_no_finding() -> None:
         ("no_events", "warning", {}, {"event_steps": (math.nan,), "first_steps": (0,)}),
         ("events_on_first_step", "warning", {}, {"first_steps": (700,) * 100}),
         ("dip_recoveries", "warning", {}, {"dip_recoveries": 3}),
+        ("metric_in_percent", "warning", {}, {"metric_range": (2.0, 98.5)}),
         ("duplicate_steps", "warning", {}, {"duplicates_dropped": {"seed_140": 63, "b": 0}}),
         ("non_causal_indicator", "error", {}, {"non_causal": ("smoothed",)}),
         ("reversed_sign", "warning", {"candidates": [{"name": "csd", "x_sign": -1}]}, {}),
@@ -70,13 +71,20 @@ def test_a_sound_design_has_no_finding() -> None:
         ("smoothing_without_effect", "warning", {"smoothing_sweep": [1]}, {}),
         ("smoothing_without_effect", "warning", {"smoothing_sweep": [3, 3]}, {}),
         ("few_held_out_runs", "warning", {}, {"n_eval": 20}),
+        ("few_held_out_runs", "error", {"event_count_min": 500}, {"n_eval": 120}),
+        (
+            "few_held_out_runs",
+            "error",
+            {"event_count_min": 500, "max_eval_seeds": 120},
+            {"n_eval": None},
+        ),
         (
             "few_runs_for_run_budget",
-            "warning",
+            "error",
             {"run_budgets": [0.01, 0.05], "fpr_targets": [0.05, 0.1]},
             {"n_explore_with_negatives": 98},
         ),
-        ("few_runs_for_run_budget", "warning", {"calibration": "conditional"}, SOME_RUNS),
+        ("few_runs_for_run_budget", "error", {"calibration": "conditional"}, SOME_RUNS),
         ("thin_run_budget", "warning", {}, {"n_explore_with_negatives": 21}),
         ("one_run_threshold", "warning", {}, {"n_explore_with_negatives": 38}),
         ("run_groups_exceed_runs", "error", {}, {"n_eval": 4}),
@@ -127,6 +135,31 @@ def test_the_messages_say_what_to_do() -> None:
     assert "seed_140 (63)" in duplicates["duplicate_steps"].message
 
 
+@pytest.mark.parametrize(
+    ("overrides", "low", "high"),
+    [
+        ({}, 0.0, 1.5),  # a share
+        ({}, -3.0, 40.0),  # no accuracy
+        ({}, 0.0, 250.0),
+        ({"jump_threshold": 20.0}, 2.0, 98.5),
+        ({"direction": "falling"}, 2.0, 98.5),
+        ({"metric": "eval_loss"}, 0.1, 3.5),
+    ],
+)
+def test_what_is_no_accuracy_in_percent(overrides: dict[str, Any], low: float, high: float) -> None:
+    assert "metric_in_percent" not in found(sound(**overrides), metric_range=(low, high))
+
+
+def test_an_accuracy_in_percent_is_said() -> None:
+    message = found(sound(), metric_range=(2.0, 98.5))["metric_in_percent"].message
+    assert message == (
+        "test_acc reaches 98.5, as an accuracy in percent does, and jump_threshold 0.15 is a share "
+        "of 1: if it is in percent, divide it by 100, or ask for 15"
+    )
+    plateau = sound(event_type="E_plateau", plateau_threshold=0.5, plateau_checkpoints=5)
+    assert "or ask for 50" in found(plateau, metric_range=(2, 99))["metric_in_percent"].message
+
+
 def test_errors_come_first_and_are_refused_all_at_once() -> None:
     findings = lint(sound(safe_gap=100, w_event=75), DesignFacts(**{**FACTS, "dip_recoveries": 1}))
     assert [item.level for item in findings] == ["error", "error", "warning"]
@@ -148,10 +181,42 @@ def test_the_runs_that_a_budget_takes() -> None:
 def test_a_budget_of_runs_says_which_field_and_how_many_runs() -> None:
     few = found(sound(), n_explore_with_negatives=12)["few_runs_for_run_budget"].message
     assert few == (
-        "x_run_budgets: 1 run in 20 takes 19 explore runs with negative windows, there are 12: the "
-        "answer will be ABSTAIN; x_primary_run_budget is among them, so that no score can be "
-        "supported by runs; train more, or raise them"
+        "x_run_budgets: 1 run in 20 takes 19 explore runs with negative windows, there are 12, "
+        "which promise nothing; no score can pass, since x_primary_run_budget is among them; train "
+        "more, or choose budgets that so many runs can promise"
     )
+    # A budget that somebody asked for is a fault; one of the defaults that is passed over is none.
+    asked = sound(run_budgets=[0.001, 0.05])
+    assert found(asked)["few_runs_for_run_budget"].level == "error"
+    lost = sound(primary_run_budget=0.1, primary_fpr=0.1)
+    assert found(lost, n_explore_with_negatives=12)["few_runs_for_run_budget"].level == "warning"
+
+
+@pytest.mark.parametrize(
+    ("fields", "metric_range", "said"),
+    [
+        ({"jump_threshold": 1.5}, (0.1, 1.0), "jump_threshold is 1.5, and test_acc is an accuracy"),
+        ({"theta_floor": 50.0}, (0.1, 1.0), "x_theta_floor is 50, and test_acc is an accuracy"),
+        ({"jump_threshold": 1.5}, (0.1, 99.0), ""),
+        ({"jump_threshold": 1.5, "metric": "val_loss"}, (0.1, 0.9), ""),
+        ({"jump_threshold": 1.0}, (0.0, 1.0), ""),
+        ({"jump_threshold": 1.5}, None, ""),
+    ],
+)
+def test_an_accuracy_does_not_rise_by_more_than_one(
+    fields: dict[str, Any], metric_range: tuple[float, float] | None, said: str
+) -> None:
+    never = {"event_steps": (math.nan,), "first_steps": (0,), "metric_range": metric_range}
+    beyond = found(sound(**fields), **never)
+    assert ("beyond_accuracy" in beyond) == bool(said)
+    assert ("no_events" in beyond) != bool(said)  # one cause, one line
+    if said:
+        finding = beyond["beyond_accuracy"]
+        assert (finding.level, said in finding.message) == ("error", True)
+        assert finding.message.endswith("(0.1 to 1 in the explore runs); set it below 1")
+
+
+def test_the_other_budgets_of_runs() -> None:
     thin = found(sound(), n_explore_with_negatives=20)["thin_run_budget"].message
     assert "x_primary_run_budget 0.05 is 90% sure of a rate of at most 0.11 only; 22 keep" in thin
     one = found(sound(), n_explore_with_negatives=22)

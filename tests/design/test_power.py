@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binom
+from scipy.stats import betabinom, binom
 
-from gmb_hf.base.stats import exact_binomial, runs_for_zero
+from gmb_hf.base.stats import IntervalRecord, exact_binomial
 from gmb_hf.core.thresholds import promise
 from gmb_hf.design.power import (
     Assumed,
@@ -27,6 +27,9 @@ from gmb_hf.design.power import (
     power_of_coverage,
     power_of_rate,
     runs_for,
+    runs_to_clear,
+    runs_to_events,
+    runs_to_settle,
 )
 
 
@@ -101,13 +104,6 @@ def test_the_draws_that_holm_asks_for() -> None:
     # (1 + 0) / (1 + draws) times the number of candidates must not exceed alpha.
     assert [draws_needed(count, 0.05) for count in (1, 2, 30, 40)] == [19, 39, 599, 799]
     assert draws_needed(1, 0.025) == 39
-
-
-def test_silence_of_so_many_runs_bounds_their_rate() -> None:
-    assert [runs_for_zero(line) for line in (0.015, 0.06, 0.11)] == [245, 60, 32]
-    for line in (0.015, 0.06, 0.11):
-        n = runs_for_zero(line)
-        assert 1 - 0.025 ** (1 / n) <= line < 1 - 0.025 ** (1 / (n - 1))
 
 
 @pytest.mark.parametrize(
@@ -239,3 +235,46 @@ def test_the_coverage_may_depend_on_the_rate_that_is_bought() -> None:
     ]
     assert found.chosen is not None
     assert math.isclose(found.assumed.coverage, found.chosen.coverage)
+
+
+def test_the_number_of_runs_that_is_said_settles_it() -> None:
+    """True shares of any size; the first 40 runs are among those that decide in the end."""
+    rng, settled = np.random.default_rng(0), []
+    for line, truths in ((0.3, (0.1, 0.6)), (0.075, (0.0, 0.3)), (0.8, (0.5, 1.0))):
+        told, said = 0, [runs_to_settle(40, 40, seen / 40, line) for seen in range(41)]
+        while told < 200:
+            truth = rng.uniform(*truths)
+            seen = rng.binomial(40, truth)
+            interval = exact_binomial(seen, 40)
+            if not interval.low <= line <= interval.high or said[seen] is None:
+                continue
+            runs = said[seen]
+            told += 1
+            found = exact_binomial(seen + rng.binomial(runs - 40, truth), runs)
+            settled.append(not found.low <= line <= found.high)
+    assert np.mean(settled) >= 0.85
+
+
+def test_the_runs_that_settle_a_share_by_hand() -> None:
+    # 0 of 40 lies below .075 for good once 0 to 3 of 115 were seen: P(Bin(115, .075) <= 3) <= .025.
+    assert runs_to_settle(40, 40, 0.0, 0.075) == 115
+    assert binom.cdf(3, 115, 0.075) <= 0.025 < binom.cdf(4, 115, 0.075)
+    # Of the 75 further ones, by Jeffreys' posterior, at most 3 (or more than enough above it).
+    above = next(k for k in range(115) if binom.sf(k - 1, 115, 0.075) <= 0.025)
+    further = betabinom(75, 0.5, 40.5)
+    assert further.cdf(3) + further.sf(above - 1) == pytest.approx(0.92, abs=0.02)
+    # On its line, or of one run in 40 that hardly differs from it, nobody knows.
+    assert runs_to_settle(40, 40, 0.3, 0.3) is None
+    assert runs_to_settle(40, 40, 0.05, 0.075) is None
+    assert runs_to_clear(40, 0.3, 0.3, IntervalRecord(low=0.2, high=0.4)) is None
+    near = runs_to_clear(40, 0.45, 0.3, IntervalRecord(low=0.3, high=0.6))
+    exact = runs_to_settle(40, 40, 0.45, 0.3)
+    assert (near, exact) == (244, 235)
+
+
+def test_the_runs_that_have_events_enough() -> None:
+    assert runs_to_events(40, 0, 30) is None
+    # 10 more of 28 further runs, of which about half have an event.
+    assert runs_to_events(40, 20, 30) == 68
+    assert betabinom(28, 20.5, 20.5).sf(9) == pytest.approx(0.9, abs=0.02)
+    assert runs_to_events(20, 20, 30) == 31

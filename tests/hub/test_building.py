@@ -21,10 +21,7 @@ from gmb_hf.base.fingerprints import content_hash
 from gmb_hf.hub import datasets as building
 from gmb_hf.hub.cards import Card
 from gmb_hf.hub.datasets import (
-    FORMAL,
-    HELD_OUT,
-    MODULAR,
-    RUNS,
+    ABOUTS,
     About,
     DatasetConfig,
     build,
@@ -68,7 +65,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 class TestTasks:
     def test_each_task_is_a_config_split_and_unsplit(self, tmp_path: Path, load):
-        build(modular_configs(["add_p7", "div_p5"]), tmp_path / "out", MODULAR)
+        build(modular_configs(["add_p7", "div_p5"]), tmp_path / "out", ABOUTS["modular"])
         task = get_task("add_p7")
         found = load(tmp_path / "out", "add_p7")
         assert list(found) == ["train", "test", "full"]
@@ -79,7 +76,7 @@ class TestTasks:
         assert load(tmp_path / "out", "div_p5", split="full").num_rows == 20
 
     def test_formal_languages_stream(self, tmp_path: Path, load):
-        build(formal_configs(["parity_4", "copy_3"]), tmp_path / "out", FORMAL)
+        build(formal_configs(["parity_4", "copy_3"]), tmp_path / "out", ABOUTS["formal"])
         rows = list(load(tmp_path / "out", "copy_3", split="full", streaming=True))
         assert [row["answer"] for row in rows] == [row["bits"] for row in rows]
         assert len(rows) == 8
@@ -95,7 +92,7 @@ class TestTasks:
 
     def test_built_twice_the_bytes_are_the_same(self, tmp_path: Path):
         for name in ("one", "other", "other"):
-            build(modular_configs(["sub_p5", "add_p5"]), tmp_path / name, MODULAR)
+            build(modular_configs(["sub_p5", "add_p5"]), tmp_path / name, ABOUTS["modular"])
         assert files(tmp_path / "one") == files(tmp_path / "other")
 
     @pytest.mark.parametrize(
@@ -114,7 +111,7 @@ class TestTasks:
 
 class TestCards:
     def test_the_fingerprint_is_of_the_rows_with_their_split(self, tmp_path: Path, load):
-        card = build(modular_configs(["add_p5"], data_seed=7), tmp_path, MODULAR)
+        card = build(modular_configs(["add_p5"], data_seed=7), tmp_path, ABOUTS["modular"])
         found = load(tmp_path, "add_p5")
         items = [{"split": split, "row": row} for split in found for row in found[split]]
         entry = header(card)["gmb_fingerprint"]["add_p5"]
@@ -243,7 +240,7 @@ class TestRunLogs:
         monkeypatch.setattr("gmb_hf.hub.datasets._GROUP", 1)
         monkeypatch.setattr(building, "SHARD_BYTES", log.table.nbytes // 3)
         source = str(tmp_path / "first" / "logs")
-        card = build(runs_configs([source], ["cc-by-4.0"]), tmp_path / "out", RUNS)
+        card = build(runs_configs([source], ["cc-by-4.0"]), tmp_path / "out", ABOUTS["runs"])
         assert len(list((tmp_path / "out" / "first").iterdir())) > 2
         again = RunLog.read(tmp_path / "out" / "first")
         assert again.table.equals(log.table)
@@ -258,7 +255,12 @@ class TestRunLogs:
         log = synthetic_runlog(6)
         for count, version in ((4, "v1"), (6, "v2")):
             path = log.select(log.runs[:count]).write(tmp_path / "logs.parquet")
-            build(runs_configs([f"a={path}"], ["mit"]), tmp_path / "o", RUNS, version=version)
+            build(
+                runs_configs([f"a={path}"], ["mit"]),
+                tmp_path / "o",
+                ABOUTS["runs"],
+                version=version,
+            )
         held = header(tmp_path / "o" / "README.md")["gmb_fingerprint"]["a"]
         assert (held["item_count"], held["version"]) == (6, "v2")
 
@@ -296,7 +298,7 @@ class TestHeldOutText:
         source = tmp_path / "stories.txt"
         source.write_text(f"One.\n<|endoftext|>\n{long}<|endoftext|>\nThree.")
         texts = read_sources([f"tinystories={source}"])
-        card = build(heldout_configs(texts), tmp_path / "out", HELD_OUT)
+        card = build(heldout_configs(texts), tmp_path / "out", ABOUTS["heldout"])
         rows = load(tmp_path / "out", "tinystories", split="test")
         assert len(rows) > 3
         documents = [""] * 3
@@ -312,7 +314,7 @@ class TestHeldOutText:
         source.write_text("A text.")
         given = [f"{name}={source}" for name in ("tinystories", "wikitext2", "shakespeare", "mine")]
         configs = heldout_configs(read_sources(given), ["mine=mit"])
-        found = header(build(configs, tmp_path / "out", HELD_OUT))
+        found = header(build(configs, tmp_path / "out", ABOUTS["heldout"]))
         assert found["gmb_license"] == {
             "tinystories": "cdla-sharing-1.0",
             "wikitext2": "cc-by-sa-3.0",
@@ -336,7 +338,7 @@ class TestHeldOutText:
             build(
                 heldout_configs(read_sources([f"a={tmp_path / 'a.txt'}"]), ["a=mit"]),
                 tmp_path / "out",
-                HELD_OUT,
+                ABOUTS["heldout"],
             )
         assert not (tmp_path / "out").exists() or files(tmp_path / "out") == {}
 

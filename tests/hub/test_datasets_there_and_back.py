@@ -15,7 +15,7 @@ from hub_store import Hub
 from synthetic import synthetic_runlog
 
 from gmb_hf.benchmark.results import Results
-from gmb_hf.hub.datasets import MODULAR, build, modular_configs
+from gmb_hf.hub.datasets import ABOUTS, build, modular_configs
 from gmb_hf.runs.runlog import RunLog
 
 TRAINER = Path(__file__).resolve().parents[2] / "trainers" / "train_grokking.py"
@@ -24,7 +24,7 @@ TRAINER = Path(__file__).resolve().parents[2] / "trainers" / "train_grokking.py"
 def tasks(folder: Path, *names: str, version: str = "v1") -> Path:
     """A dataset of modular tasks, their operations with one token."""
     configs = modular_configs(names, op_token="shared")
-    return build(configs, folder, MODULAR, version=version).parent
+    return build(configs, folder, ABOUTS["modular"], version=version).parent
 
 
 def runs(folder: Path, count: int) -> Path:

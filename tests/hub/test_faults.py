@@ -12,7 +12,7 @@ from hub_client import Terminal, without_a_network
 from hub_store import TOKEN, Fault, Hub
 from synthetic import synthetic_runlog
 
-from gmb_hf.hub.datasets import MODULAR, build, modular_configs
+from gmb_hf.hub.datasets import ABOUTS, build, modular_configs
 
 OFTEN = 20  # more than the client tries
 TRAIN = ("train", "--preset=smoke", "--set=task.operation=sub", "--set=task.prime=5")
@@ -22,7 +22,7 @@ TRAIN = ("train", "--preset=smoke", "--set=task.operation=sub", "--set=task.prim
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset that can be pushed."""
     place = tmp_path_factory.mktemp("data") / "tasks"
-    return build(modular_configs(["sub_p5"], op_token="shared"), place, MODULAR).parent
+    return build(modular_configs(["sub_p5"], op_token="shared"), place, ABOUTS["modular"]).parent
 
 
 def nothing_there(hub: Hub) -> bool:

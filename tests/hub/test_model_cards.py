@@ -21,7 +21,13 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.evaluate import evaluate_runs
 from gmb_hf.benchmark.results import Results
 from gmb_hf.hub.cards import Card
-from gmb_hf.hub.models import SavedModel, evaluations, read_saved_model, write_model_card
+from gmb_hf.hub.models import (
+    SavedModel,
+    evaluations,
+    read_saved_model,
+    write_cards,
+    write_model_card,
+)
 from gmb_hf.runs.metadata import hub_entry
 from gmb_hf.training.checkpoints import keep_model, load_model
 from gmb_hf.training.config import RunConfig
@@ -258,3 +264,18 @@ def test_models_that_cannot_be_kept_are_named(config: RunConfig, trained: Path) 
     before = (trained / "models" / "seed_5" / "model.safetensors").stat().st_mtime_ns
     train_seeds(config, range(8), trained, about=sources, keep=[5])
     assert (trained / "models" / "seed_5" / "model.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_training_writes_the_cards_of_its_models(tmp_path: Path, commands: Terminal):
+    out = tmp_path / "out"
+    few = ["--set", "training.steps=25", "--seeds", "0:2", "--save-models", "0:2"]
+    commands.done("train", "--preset", "quick", *few, "--out", out)
+    for seed in (0, 1):
+        card = Card.read(out / "models" / f"seed_{seed}")
+        assert set(card.entries) == {"data", "weights"}
+    assert write_cards(out) == ([], [])
+    (out / "models" / "seed_0" / "README.md").unlink()
+    (out / "models" / "seed_0" / "tokenizer.json").write_text("{}")
+    cards, notes = write_cards(out)
+    assert cards == []
+    assert "seed_0 has no card: " in notes[0]

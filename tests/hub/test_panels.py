@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -13,14 +14,15 @@ from hub_store import Hub
 
 from gmb_hf import Design, InputError, RunLog, preset
 from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
-from gmb_hf.benchmark.locking import make_lock
+from gmb_hf.benchmark.locking import explore, make_lock
 from gmb_hf.benchmark.results import Results
+from gmb_hf.design.ledger import panel_looks
 from gmb_hf.design.lock import CHECKSUMS
 from gmb_hf.hub import panels
 from gmb_hf.hub.curves import CurveShape
 from gmb_hf.hub.panels import FrozenPanel
 from gmb_hf.hub.recipes import Recipe
-from gmb_hf.hub.sources import design_for, part_of, read_runs
+from gmb_hf.hub.sources import design_for, panel_of, part_of, read_runs
 
 NAME = "made-up"
 COLUMNS = ("test_acc", "train_acc", "embedding_gini", "embedding_norm", "embedding_rank")
@@ -72,8 +74,8 @@ def test_what_lies_in_the_folder_is_what_was_frozen(
     assert (len(whole.runs), found.entry.item_count) == (70, 70)
     fields = design_for(whole, None, None)
     assert (fields.seeds_eval, fields.horizon) == (tuple(range(100, 140)), found.design().horizon)
-    assert panels.panel_of(whole) is not None
-    assert panels.panel_of(explore_log) is None
+    assert panel_of(whole) is not None
+    assert panel_of(explore_log) is None
 
 
 def test_load_dataset_reads_it(panel: FrozenPanel) -> None:
@@ -123,6 +125,7 @@ def test_what_is_missing_or_unknown(panel: FrozenPanel, commands: Terminal) -> N
     message = commands.refused("lock", f"--runs=panel:{outside}", "--out=lock.yaml")
     assert message.startswith(f"panel '{outside}' is unknown; known: ")
     whole = panel.card.path.read_text(encoding="utf-8")
+    whole = "\n".join(line for line in whole.splitlines() if "x_checksum" not in line)
     away = whole.replace("  explore.parquet: ", f"  ../{NAME}/explore.parquet: ")
     assert away != whole
     panel.card.path.write_text(away, encoding="utf-8")
@@ -157,7 +160,7 @@ def test_from_a_lock_to_the_ledger(panel: FrozenPanel, commands: Terminal) -> No
     (looked,) = FrozenPanel.find(NAME).ledger().locks
     assert looked.lock_hash == yaml.safe_load(Path("lock.yaml").read_text())["x_lock"]["hash"]
     said = commands.done("panel", "show", NAME)
-    assert "1 of 200 have judged its held-out part" in said
+    assert f"locks   {NAME}: 1 of 200 locks have looked at its held-out runs." in said
     # The same lock, made again on another day, is no other look.
     lock = yaml.safe_load(Path("lock.yaml").read_text())
     lock["x_lock"]["created"] = "2026-01-01T00:00:00+00:00"
@@ -166,13 +169,15 @@ def test_from_a_lock_to_the_ledger(panel: FrozenPanel, commands: Terminal) -> No
     again = ("evaluate", "--lock=again.yaml", f"--runs=panel:{NAME}", "--no-figures")
     commands.done(*again, "--out=again")
     assert FrozenPanel.find(NAME).ledger().locks == (looked,)
-    # A panel that is worn out is judged by no other lock.
-    others = [{"lock_hash": f"{number:064}", "date": "2026-01-01"} for number in range(200)]
-    (panel.folder / "looks.yaml").write_text(yaml.safe_dump({"locks": others}))
-    message = commands.refused(*judging)
+    # A panel that is worn out is judged by no other lock; who looked before may look again.
+    worn_out(panel)
+    commands.done(*judging)
+    message = commands.refused(
+        "evaluate", f"--runs=panel:{NAME}", "--score=embedding_norm", "--out=other"
+    )
     assert message == (
-        f"panel {NAME!r}: 200 locks have judged its held-out runs, as many as its card allows; "
-        "judge on runs that nobody has looked at"
+        f"panel {NAME!r}: 201 locks have judged its held-out runs, and its card allows 200; judge "
+        "on runs that nobody has looked at"
     )
 
 
@@ -200,11 +205,12 @@ def test_one_score_without_a_lock_takes_thresholds_from_the_explore_part(
     assert "--score embedding_norm --sign -1 --out lock.yaml" in reversed_too
     of_its_own = commands.done(*first, "--detection-min=.5", "--out=mine")
     assert "next    gmb prereg init" in of_its_own
-    assert "4 of 200 have judged its held-out part" in commands.done("panel", "show", NAME)
-    others = [{"lock_hash": f"{number:064}", "date": "2026-01-01"} for number in range(200)]
-    (panel.folder / "looks.yaml").write_text(yaml.safe_dump({"locks": others}))
-    message = commands.refused(*other, "--out=worn")
-    assert message.startswith(f"panel {NAME!r}: 200 locks have judged its held-out runs, as many")
+    assert "4 of 200 locks have looked" in commands.done("panel", "show", NAME)
+    assert "4 of 200" in commands.done("panel", "list")
+    worn_out(panel)
+    worn = ("evaluate", f"--runs=panel:{NAME}", "--score=embedding_rank", "--out=worn")
+    message = commands.refused(*worn)
+    assert message.startswith(f"panel {NAME!r}: 204 locks have judged its held-out runs, and its")
     message = commands.refused(
         "evaluate", f"--runs=panel:{NAME}", "--score=a", "--explore-runs=panels"
     )
@@ -217,18 +223,123 @@ def test_python_leaves_a_line_in_the_ledger_as_the_commands_do(panel: FrozenPane
     lock, _ = make_lock(design, explored)
     evaluate_runs(design, explored.select(explored.runs[:20]))
     assert panel.ledger().locks == ()  # nothing was judged that counts
-    evaluate_runs(design, panel.read("heldout"), explore=explored)
+    held = panel.read("heldout")
+    evaluate_runs(design, held, explore=explored)
     judged = evaluate_lock(lock, part_of(panel.read(), design, "held-out")[0])
     assert judged.log.seeds == tuple(range(100, 140))
     hashes = [one.lock_hash for one in panel.ledger().locks]
     assert hashes[0].startswith("no lock: ")
     assert hashes[1:] == [lock.hash]
-    others = [{"lock_hash": f"{number:064}", "date": "2026-01-01"} for number in range(200)]
-    (panel.folder / "looks.yaml").write_text(yaml.safe_dump({"locks": others}))
-    for judge in (evaluate_lock, evaluate_runs):
-        with pytest.raises(InputError, match="200 locks have judged its held-out runs"):
-            judge(lock if judge is evaluate_lock else design, panel.read("heldout"))
+    worn_out(panel)
+    other = design.replace(candidates=[{"name": "embedding_norm", "family": "spectral"}])
+    others, _ = make_lock(other, explored)
+    for judge in (lambda: evaluate_lock(others, held), lambda: evaluate_runs(other, held)):
+        with pytest.raises(InputError, match="202 locks have judged its held-out runs"):
+            judge()
+    assert len(panel.ledger().locks) == 202
+
+
+# Whatever file its held-out runs come by, the ledger counts.
+
+TIMES = ("--metric=test_acc", "--horizon=100", "--safe-gap=200", "--no-figures")
+ROUGH = ("--horizon=200", "--safe-gap=400", "--window=100", "--no-figures")
+
+
+def worn_out(panel: FrozenPanel, locks: int = 200) -> bytes:
+    """As many locks as the panel was published with; returns the bytes of that ledger."""
+    others = [{"lock_hash": f"{number:064}", "date": "2026-01-01"} for number in range(locks)]
+    path = panel.folder / "looks.yaml"
+    path.write_text(yaml.safe_dump({"locks": others}))
+    return path.read_bytes()
+
+
+def test_runs_of_a_panel_count_whatever_file_they_come_by(
+    panel: FrozenPanel, commands: Terminal
+) -> None:
+    held = panel.read("heldout")
+    held.write("copy.parquet")
+    frame = held.to_pandas()
+    few = frame[frame.run.isin(held.runs[5:20]) & (frame.step % 100 == 0)]
+    few = few.rename(columns={"test_acc": "accuracy"}).assign(run="mine_" + few.run)
+    few.to_csv("few.csv", index=False, float_format="%.5g")
+    scores = frame[["run", "step"]].assign(mine=frame.embedding_gini**2)
+    scores[scores.step >= 200].to_csv("scores.csv", index=False)
+    joining = ("runs", "join", "--runs=copy.parquet", "--scores=scores.csv", "--out=joined.parquet")
+    commands.done(*joining)
+    gini, path = "--score=embedding_gini", f"--runs=panels/{NAME}"
+    asked = [
+        (f"{path}/heldout.parquet", gini, *TIMES),
+        (f"{path}/held*.parquet", gini, *TIMES, "--protocol=v0.4"),
+        ("--runs=copy.parquet", gini, "--protocol=compat", "--no-figures"),
+        ("--runs=few.csv", gini, "--metric=accuracy", *ROUGH),
+        ("--runs=joined.parquet", "--score=mine", *TIMES),
+    ]
+    for count, words in enumerate(asked, start=1):
+        said = commands.done("evaluate", *words, f"--out=out-{count}")
+        sentence = f"{NAME}: {count} of 200 locks have looked at its held-out runs."
+        assert f"note: {sentence}" in " ".join(said.split())
+        assert sentence in Results.read(f"out-{count}/results.yaml").summary.x_notes
+        assert sentence in " ".join(Path(f"out-{count}/report.md").read_text().split())
+    assert len(panel.ledger().locks) == len(asked)
+    commands.done("evaluate", f"{path}/explore.parquet", gini, *TIMES, "--out=free")
+    assert len(panel.ledger().locks) == len(asked)
+
+
+def test_to_explore_or_lock_on_held_out_runs_is_a_look(panel: FrozenPanel) -> None:
+    design = panel.design().replace(seeds_explore=list(range(100, 140)), seeds_eval=[1, 2])
+    explore(design, panel.read("heldout"), combinations=False)
+    make_lock(design, panel.read("heldout"))
+    assert len(panel.ledger().locks) == 1  # by the same design
+    worn_out(panel)
+    other = design.replace(horizon=60)
+    for door in (explore, make_lock):
+        with pytest.raises(InputError, match="201 locks have judged its held-out runs"):
+            door(other, panel.read("heldout"))
+
+
+def test_two_that_look_at_once_do_not_both_take_the_last_place(panel: FrozenPanel) -> None:
+    published, held = worn_out(panel, 199), panel.read("heldout")
+    first, second = ({"x_compat": name} for name in ("one", "other"))
+    looks = [panel_looks(judge, "test_acc", held) for judge in (first, second)]
+    assert looks[0].notes == [f"{NAME}: 200 of 200 locks have looked at its held-out runs."]
+    looks[0].keep()
+    with pytest.raises(InputError, match="200 locks have judged its held-out runs, and its card"):
+        looks[1].keep()
     assert len(panel.ledger().locks) == 200
+    # The ledger that it was published with is read, never written; one's own lies elsewhere.
+    assert (panel.folder / "looks.yaml").read_bytes() == published
+    assert panel.shared.path.parent == Path(os.environ["GMB_STATE"]) / "panels"
+    assert "200 of 200" in panel.shared.said(first)
+
+
+def test_a_ledger_that_cannot_be_kept_stops_the_evaluation(
+    panel: FrozenPanel, commands: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("in-the-way").touch()
+    monkeypatch.setenv("GMB_STATE", "in-the-way")
+    message = commands.refused("evaluate", f"--runs=panel:{NAME}", "--score=embedding_gini")
+    assert message.startswith("in-the-way/panels/")
+    assert "could not be written: a " in message
+    assert not Path("results").exists()
+
+
+def test_the_number_of_looks_that_a_card_allows_is_not_edited(
+    panel: FrozenPanel, commands: Terminal
+) -> None:
+    path = panel.card.path
+    whole = path.read_text(encoding="utf-8")
+    path.write_text(whole.replace("locks_allowed: 200", "locks_allowed: 999"), encoding="utf-8")
+    for words in (
+        ("panel", "show", NAME),
+        ("evaluate", f"--runs=panels/{NAME}/heldout.parquet", "--score=embedding_gini", *TIMES),
+    ):
+        message = commands.refused(*words)
+        assert f"{NAME}/README.md: gmb_panel: was edited after the panel was frozen" in message
+        assert message.endswith("restore the card")
+    # A card of an earlier version has no checksum, and is read.
+    old = "\n".join(line for line in whole.splitlines() if "x_checksum" not in line)
+    path.write_text(old, encoding="utf-8")
+    assert FrozenPanel.find(NAME).record.locks_allowed == 200
 
 
 def test_pushed_panels_are_one_dataset_with_a_config_each(
@@ -253,7 +364,7 @@ def test_a_panel_is_built_once_and_frozen(
     assert "tiny" in commands.done("panel", "list")
     message = commands.refused("panel", "show", "tiny")
     assert message.startswith("panel 'tiny': is not in ")
-    assert message.endswith("train other runs of the same law: gmb panel build tiny")
+    assert message.endswith("train other runs of the same configuration: gmb panel build tiny")
     commands.done("panel", "build", "tiny", "--jobs=1")
     panel = FrozenPanel.find("tiny")
     assert panel.read("heldout").seeds == (5, 6)

@@ -17,8 +17,7 @@ from gmb_hf.base.fingerprints import fingerprint
 from gmb_hf.hub import datasets as building
 from gmb_hf.hub.cards import Card, read_content, refuse_shrunk, verify
 from gmb_hf.hub.datasets import (
-    MODULAR,
-    RUNS,
+    ABOUTS,
     About,
     DatasetConfig,
     build,
@@ -240,7 +239,11 @@ class TestDamagedFiles:
 class TestRunLogs:
     def test_a_run_that_is_torn_apart(self, tmp_path: Path):
         log = synthetic_runlog(3)
-        build(runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]), tmp_path, RUNS)
+        build(
+            runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]),
+            tmp_path,
+            ABOUTS["runs"],
+        )
         path = next((tmp_path / "a").iterdir())
         order = np.roll(np.arange(log.table.num_rows), 5)
         pq.write_table(pq.read_table(path).take(pa.array(order)), path)
@@ -248,7 +251,11 @@ class TestRunLogs:
 
     def test_a_value(self, tmp_path: Path):
         log = synthetic_runlog(3)
-        build(runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]), tmp_path, RUNS)
+        build(
+            runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]),
+            tmp_path,
+            ABOUTS["runs"],
+        )
         path = next((tmp_path / "a").iterdir())
         table = pq.read_table(path)
         column = table["test_acc"].to_numpy().copy()
@@ -270,7 +277,11 @@ class TestRunLogs:
     )
     def test_other_columns(self, tmp_path: Path, change, message: str):
         log = synthetic_runlog(3)
-        build(runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]), tmp_path, RUNS)
+        build(
+            runs_configs([f"a={log.write(tmp_path / 'l.parquet')}"], ["mit"]),
+            tmp_path,
+            ABOUTS["runs"],
+        )
         path = next((tmp_path / "a").iterdir())
         pq.write_table(change(pq.read_table(path)), path)
         assert message in only_fault(tmp_path)
@@ -300,8 +311,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_an_earlier_version_is_held_in_a_later_one(tmp_path: Path):
-    build(modular_configs(["add_p5"]), tmp_path / "old", MODULAR)
-    build(modular_configs(["add_p5", "sub_p5"]), tmp_path / "new", MODULAR)
+    build(modular_configs(["add_p5"]), tmp_path / "old", ABOUTS["modular"])
+    build(modular_configs(["add_p5", "sub_p5"]), tmp_path / "new", ABOUTS["modular"])
     refuse_shrunk(tmp_path / "new", tmp_path / "old")
     with pytest.raises(InputError, match=r"old|new: holds config 'sub_p5' \(v1\), which is left"):
         refuse_shrunk(tmp_path / "old", tmp_path / "new")

@@ -9,7 +9,8 @@ import pytest
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.indicators import catalogue
-from gmb_hf.indicators.published import register_recorded
+from gmb_hf.indicators.catalogue import register_declared
+from gmb_hf.indicators.published import FORMULAS
 from gmb_hf.runs.runlog import RunLog
 
 ENTRY = "- {name: %s, summary: s, source: t, family: dynamics%s}\n"
@@ -35,14 +36,17 @@ def test_columns_logarithms_and_falls() -> None:
     ("text", "message"),
     [
         (ENTRY % ("weight_norm", ""), "indicator 'weight_norm' is registered already; choose"),
-        (ENTRY % ("new", ", formula: sqrt"), r"columns\[0\].formula must be 'log' or 'log_drop'"),
-        (ENTRY % ("new", ", lows: true"), r"columns\[0\].lows is unknown; did you mean low"),
-        ("- name: new\n", r"columns\[0\].summary is required; add it"),
+        (
+            ENTRY % ("new", ", formula: log_drops"),
+            r"new: formula 'log_drops' is unknown.* Did you mean 'log_drop'",
+        ),
+        (ENTRY % ("new", ", lows: true"), r"indicators\[0\].lows is unknown; did you mean low"),
+        ("- name: new\n", r"indicators\[0\].summary is required; add it"),
     ],
 )
 def test_a_fault_is_named(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(text)
     with pytest.raises(InputError, match=message):
-        register_recorded(path)
+        register_declared(path, FORMULAS)
     assert "new" not in catalogue.names()

@@ -127,6 +127,7 @@ def test_its_card_tells_of_the_text_and_its_lines_run(whole: Any, tmp_path: Path
     assert described.results[1] == ("held-out text", shown)
     text = write_short_card(described, tmp_path, place=str(folder)).read_text()
     assert "seed: 3" in text
+    assert described.fingerprints["training text"].fingerprint in text
     assert "steps: 8" in text
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):

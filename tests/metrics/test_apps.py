@@ -16,8 +16,8 @@ import pytest
 
 import gmb_hf.jobs.metrics
 from gmb_hf.base.errors import InputError
-from gmb_hf.hub.apps.items import items_example, read_items, read_pools
-from gmb_hf.hub.apps.page import refusal, table
+from gmb_hf.hub.apps.items import read_items, read_pools
+from gmb_hf.hub.apps.page import MetricPage, refusal, table
 from gmb_hf.hub.apps.series import draw, example, read_series
 from gmb_hf.report.style import save_figure
 
@@ -92,7 +92,7 @@ def test_items_are_json_lines() -> None:
     assert data == {"predictions": [[0.5, 0.25]] * 2, "references": [0, 0]}
     assert tiers is None
     assert len(hashes["source_hash"]) == len(hashes["content_hash"]) == 64
-    data, tiers, _ = read_items(items_example(True), paired=True)
+    data, tiers, _ = read_items(MetricPage.named("pairs").example, paired=True)
     assert len(data["predictions1"]) == len(data["predictions2"]) == len(tiers or ()) == 60
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.hub.apps.items import documents_example, draw_documents, read_documents
+from gmb_hf.hub.apps.items import draw_documents, read_documents
+from gmb_hf.hub.apps.page import MetricPage
 from gmb_hf.report.style import save_figure
 from gmb_hf.tasks.text import heldout_perplexity
 
@@ -53,7 +54,7 @@ def test_it_describes_itself(load: Load):
 
 
 def test_its_page_reads_documents_and_draws(load: Load, tmp_path: Path):
-    data = read_documents(documents_example())
+    data = read_documents(MetricPage.named("documents").example)
     assert len(data["predictions"]) == 20
     results = load("heldout_perplexity").compute(**data, return_per_document=True)
     (path,) = save_figure(draw_documents(data, results), tmp_path / "page", formats=("png",))

@@ -10,8 +10,7 @@ import pytest
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.hub.apps.items import draw_phases, read_phases
-from gmb_hf.hub.apps.items import phases_example as example
-from gmb_hf.hub.apps.page import title_of
+from gmb_hf.hub.apps.page import MetricPage, title_of
 from gmb_hf.jobs.metrics import module
 from gmb_hf.protocol.sequential.matrix import retention
 from gmb_hf.report.style import save_figure
@@ -117,7 +116,7 @@ def test_each_bad_input_is_one_line_with_the_right_call(
 
 
 def test_the_page_reads_its_own_example_and_draws_it(tmp_path: Any) -> None:
-    data, tasks = read_phases(example())
+    data, tasks = read_phases(MetricPage.named("phases").example)
     assert tasks == ["add", "sub", "mul", "sq_sum"]
     assert data["references"] == [None, 0, 1, 2, 3]
     assert retention(**data)["forgetting_accuracy"] == pytest.approx((0.91 + 0.83 + 0.77) / 3)

@@ -35,7 +35,8 @@ def make(evaluated: Any, replayed: Replayed) -> Callable[..., GMBCallback]:
     """A callback that reads the replayed column."""
 
     def callback(**options: Any) -> GMBCallback:
-        given = {"act": [GAIN], "parts": RESIDUES, "extra": replayed, **options}
+        said = {"system": "as locked"}
+        given = {"act": [GAIN], "parts": RESIDUES, "extra": replayed, **said, **options}
         return GMBCallback(evaluated.lock, evaluated.results, **given)
 
     return callback
@@ -287,6 +288,7 @@ def test_a_loop_under_accelerate(
             act=[GAIN],
             parts=RESIDUES,
             extra=replayed,
+            system="as locked",
         )
         return accelerator, model, optimizer, watched
 

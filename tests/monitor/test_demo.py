@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from live_runs import DESIGN, GAIN, GINI, Evaluated, made_up
 
-from gmb_hf import InputError, RunLog, make_lock, preset
+from gmb_hf import InputError, Lock, RunLog, make_lock, preset
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.hub import panels
@@ -16,6 +16,7 @@ from gmb_hf.hub.panels import FrozenPanel
 from gmb_hf.hub.recipes import Recipe
 from gmb_hf.jobs.demo import demo, watch, watched_curves, watched_table
 from gmb_hf.report.style import save_figure
+from gmb_hf.training.seeds import system_shown
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +92,9 @@ def test_a_panel_is_judged_and_fresh_runs_are_watched(panel: str) -> None:
     assert told
     assert len(found.watched) == 2
     assert GINI in {item.name for item in found.results.indicators}
+    shown = Lock.read("demo/made/lock.yaml").x_lock.x_system
+    assert shown is not None
+    assert shown.plain() == system_shown(preset("smoke"))
     for path in found.paths:
         assert path.is_file()
     assert {path.name for path in found.paths} >= {"watched.csv", "report.md"}

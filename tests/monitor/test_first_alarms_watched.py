@@ -214,13 +214,13 @@ class TestRefused:
             evaluated.monitor(GAIN, **options)
 
     def test_too_few_explore_runs_for_the_budget(self, evaluated: Evaluated) -> None:
-        lock, _ = make_lock(DESIGN, made_up(15, 0))
+        lock, _ = make_lock(DESIGN.replace(primary_run_budget=0.1), made_up(15, 0))
         message = (
             rf"^budget 0\.05: the lock says ABSTAIN for {GAIN}, 1 run in 20 takes 19 explore runs "
             r"with negative windows; budgets with a threshold: 0\.1, 0\.2$"
         )
         with pytest.raises(InputError, match=message):
-            AlarmMonitor(lock, judged_by(lock, evaluated.results), act=[GAIN])
+            AlarmMonitor(lock, judged_by(lock, evaluated.results), act=[GAIN], budget=0.05)
 
     def test_a_lock_from_before_first_alarms(self, evaluated: Evaluated, tmp_path: Path) -> None:
         bare = {

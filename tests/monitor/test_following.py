@@ -127,7 +127,7 @@ def test_verdicts_of_a_transfer_are_told_at_the_start(
     for folder in (transferred, judged):
         state, lock = tmp_path / f"{folder.name}.json", folder / "lock.yaml"
         watching = ["--lock", lock, "--follow", log, "--idle", 0, "--state", state]
-        assert main(["monitor", *map(str, watching)]) == 0
+        assert main(["monitor", *map(str, watching)]) == (4 if folder == transferred else 0)
         told.append("note: The verdicts are about another system" in capsys.readouterr().out)
     assert told == [True, False]
 
@@ -159,6 +159,26 @@ def test_a_run_that_ends_before_exits_0(
     assert "at step 100: CLEAR; its last step was reached" in capsys.readouterr().out
     assert main(command(judged, "--follow", log, "--idle", 0)) == 0
     assert f"at step {first_alarm - 10}: CLEAR; nothing more" in capsys.readouterr().out
+
+
+def test_a_run_that_was_not_watched_exits_4(
+    judged: Path, rows: list[str], tmp_path: Path, capsys: Any
+) -> None:
+    log = tmp_path / "run.jsonl"
+    bare = [json.dumps({"step": json.loads(row)["step"], "loss": 1.0}) + "\n" for row in rows[3:5]]
+    append(log, [*rows[:3], *bare])
+    asked = command(judged, "--follow", log, "--idle", 0)
+    assert main(asked) == 4
+    out = capsys.readouterr().out
+    assert "ABSTAIN; nothing more was written\nreason  embedding_gini_gain is broken since" in out
+    assert main(asked) == 4  # started again on what it has seen
+    silent = tmp_path / "silent.jsonl"
+    silent.touch()
+    assert main(command(judged, "--follow", silent, "--idle", 0)) == 4
+    assert "before its first checkpoint; nothing more was written" in capsys.readouterr().out
+    # Broken, then repaired: what is broken stays so.
+    append(log, rows[5:8])
+    assert main(asked) == 4
 
 
 def test_a_run_ends_with_its_process(judged: Path, rows: list[str], tmp_path: Path) -> None:

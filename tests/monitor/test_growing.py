@@ -27,11 +27,11 @@ def test_lines_come_once_and_whole(tmp_path: Path) -> None:
         assert file.poll() == []
         append(path, "a\nb")
         assert file.poll() == [LogLine(1, "a", True)]
-        assert file.unfinished == LogLine(2, "b", False)
+        assert file.unfinished == [LogLine(2, "b", False)]
         assert file.poll() == []
         append(path, "c\r\nd\n")
         assert file.poll() == [LogLine(2, "bc", False), LogLine(3, "d", False)]
-        assert file.unfinished is None
+        assert file.unfinished == []
 
 
 def test_a_file_that_is_cut_begins_anew(tmp_path: Path) -> None:

@@ -232,7 +232,7 @@ class TestThroughAMonitor:
         assert reading.reason.endswith(f"{item.drift_bound:.3g} of whole explore runs)")
 
     def test_too_few_runs_promise_nothing_and_say_so(self, evaluated: Evaluated) -> None:
-        few, _ = make_lock(DESIGN, made_up(19, 0))
+        few, _ = make_lock(DESIGN.replace(primary_run_budget=0.1), made_up(19, 0))
         source = evaluate_lock(few, evaluated.held_out).results.x_provenance
         # As if its verdicts were those of many runs.
         results = evaluated.results.model_copy(update={"x_provenance": source}).with_checksums()

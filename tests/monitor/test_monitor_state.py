@@ -14,7 +14,7 @@ from live_runs import DESIGN, GAIN, NORM, Evaluated
 
 from gmb_hf import make_lock
 from gmb_hf.base.errors import InputError
-from gmb_hf.monitor.monitor import AlarmMonitor, StateFile
+from gmb_hf.monitor.monitor import AlarmMonitor, claim_state
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def claim(path: Path, said: Path) -> None:
     """Claim a state file in another process, and print the refusal."""
     speaking_to(said, said)
     try:
-        StateFile(path)
+        claim_state(path)
     except InputError as error:
         print(error, flush=True)
 

@@ -29,7 +29,7 @@ def followed(path: Path) -> tuple[list[LoggedCheckpoint], list[str]]:
     with GrowingFile(path) as file:
         found = rows.checkpoints(file.poll())
         last = file.unfinished
-    found += rows.checkpoints([last] if last else [])
+    found += rows.checkpoints(last)
     return found + rows.rest(), rows.notes
 
 

@@ -24,6 +24,7 @@ callback = GMBCallback(
     action="stop",
     act=["embedding_gini_gain"],
     parts=Parts(residues=5),
+    system="as locked",
     extra=lambda model, step: {"embedding_gini": values[str(step)]},
 )
 set_seed(0)

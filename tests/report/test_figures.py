@@ -329,11 +329,12 @@ def test_the_summary_groups_scores_and_keeps_controls_last() -> None:
     assert {"By runs, budget 1 run in 20", "By windows, target 0.05"} <= set(shown)
     worst = found.indicator("train_accuracy")
     colours = {
-        tuple(patch.get_facecolor())
+        tuple(face)
         for axes in label_summary(
             RankedVerdicts((worst,), 0.05, 9, True, budget=0.05), subtitle=""
         ).axes
-        for patch in axes.patches
+        for boxes in axes.collections
+        for face in boxes.get_facecolor()
     }
     states = {gate.state for gate in worst.x_gates}
     assert {to_rgba(STATES[state][0]) for state in states} <= colours

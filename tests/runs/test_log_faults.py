@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gmb_hf.base.errors import InputError
@@ -129,7 +131,7 @@ TABLES: list[tuple[dict[str, Any], str, dict[str, Any], str]] = [
     ({"step": [], "x": []}, "no_rows", {}, "no rows below the header"),
     ({"x": [0, 1]}, "missing_column", {"column": "step"}, "missing; found: x"),
     ({"step": [0, 1], "seed": [1, 2]}, "two_seeds", {"run": "a"}, "the seeds 1 and 2; name the"),
-    ({"step": [0, 0], "seed": [1, 2]}, "two_seeds", {"run": "a"}, "the seeds 1 and 2"),
+    ({"step": [0, 0], "seed": [1, 2]}, "hidden_runs", {"column": "seed"}, "--run-column seed if"),
     ({"step": [0, 1], "seed": [1, None]}, "two_seeds", {"run": "a"}, "the seeds 1 and nan"),
     ({"step": [0, 10, 5]}, "steps_backwards", {"run": "a", "step": 5}, "5 comes after step 10"),
 ]
@@ -153,3 +155,38 @@ def test_a_reworded_fault_keeps_its_code_and_place() -> None:
         {"where": "a.csv"},
     )
     assert InputError("wrong").code == "bad_input"
+
+
+def not_utf8(n: int) -> pa.Array:
+    """A column of text whose bytes are no UTF-8, as another program may write one."""
+    ends = np.arange(0, 2 * n + 1, 2, dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(b"\xff\xfe" * n)]
+    return pa.Array.from_buffers(pa.string(), n, buffers)
+
+
+@pytest.mark.parametrize("column", ["run", "step", "seed", "x"])
+def test_parquet_with_text_that_is_not_utf8(tmp_path: Path, column: str) -> None:
+    table = {"run": ["a", "a"], "step": [0, 1], "y": [0.0, 1.0], column: not_utf8(2)}
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table(table), path)
+    match = f"a.parquet: column '{column}' holds text that is not UTF-8; write it as UTF-8"
+    with pytest.raises(InputError, match=match):
+        RunLog.read(path).panel("x")
+    if column == "x":
+        assert RunLog.read(path).observables == ("y",)
+
+
+def test_runs_named_by_bytes(tmp_path: Path) -> None:
+    for name, content in (("good", [b"a", b"b"]), ("bad", [b"\xff", b"b"])):
+        table = pa.table({"run": pa.array(content, pa.binary()), "step": [0, 0], "x": [0.0, 1.0]})
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    assert RunLog.read(tmp_path / "good.parquet").runs == ("a", "b")
+    with pytest.raises(InputError, match="column 'run' holds binary that is no text: Invalid UTF8"):
+        RunLog.read(tmp_path / "bad.parquet")
+
+
+@pytest.mark.parametrize("text", ["null", " null\n", "\ufeffnull", 'null{"step": 1}', '{"step": 1}\nnull\n'])
+def test_a_row_of_json_that_is_null(tmp_path: Path, text: str) -> None:
+    (tmp_path / "a.jsonl").write_text(text)
+    with pytest.raises(InputError, match=r"a\.jsonl: line [12] is not"):
+        RunLog.read(tmp_path / "a.jsonl")

@@ -21,6 +21,9 @@ def log_of(**columns: list[Any]) -> RunLog:
     return RunLog.from_table(pa.table(columns), run_name="a")
 
 
+LATER = list(range(100, 120))
+
+
 def cells(log: RunLog, column: str) -> list[Any]:
     found: list[Any] = log.table[column].to_pylist()
     return found
@@ -48,19 +51,30 @@ class TestPieces:
             ([1.0, 2.0], [None, 3.0]),  # two values of x: the step was logged again
             ([1.0, 1.0], [3.0, 3.0]),  # the same row twice
             ([1.0, 1.0], [None, 3.0]),  # the first row adds nothing
-            ([1.0, None], [3.0, None]),  # the second row is empty
         ],
     )
     def test_a_step_that_was_logged_again_keeps_its_last_row(self, x: Any, y: Any) -> None:
-        log = log_of(step=[0, 0], x=x, y=y)
-        assert (cells(log, "x"), cells(log, "y")) == (x[1:], y[1:])
+        log = log_of(step=[0, 0, *LATER], x=[*x, *LATER], y=[*y, *LATER])
+        assert (cells(log, "x")[:1], cells(log, "y")[:1]) == (x[1:], y[1:])
         assert log.dropped_duplicates == {"a": 1}
+
+    def test_a_row_without_a_value_is_no_second_row_of_its_step(self) -> None:
+        """Rows of a Trainer's losses, where only what it evaluates was asked for."""
+        log = log_of(step=[0, 0, 5, 10, 10, 0], x=[1.0, None, None, None, 2.0, None])
+        assert (cells(log, "step"), cells(log, "x")) == ([0, 5, 10], [1, None, 2])
+        assert log.dropped_duplicates == {}
+
+    def test_the_last_value_of_what_every_piece_has(self) -> None:
+        log = log_of(step=[0, 0], time=[7.0, 8.0], x=[1.0, None], y=[None, 2.0])
+        assert [cells(log, name) for name in ("time", "x", "y")] == [[8], [1], [2]]
+        assert log.dropped_duplicates == {}
 
     def test_other_runs_and_rows_apart_are_no_pieces(self) -> None:
         table = pa.table({"run": ["a", "b"], "step": [0, 0], "x": [1.0, None], "y": [None, 2.0]})
         assert RunLog.from_table(table).table.num_rows == 2
-        apart = log_of(step=[0, 10, 0], x=[1.0, 1.0, None], y=[None, None, 2.0])
-        assert cells(apart, "x") == [None, 1]
+        x, y = [1.0, 1.0, *LATER, None], [None, None, *LATER, 2.0]
+        apart = log_of(step=[0, 10, *LATER, 0], x=x, y=y)
+        assert cells(apart, "x")[:2] == [None, 1]
         assert apart.dropped_duplicates == {"a": 1}
 
     def test_who_keeps_all_rows_keeps_the_pieces(self) -> None:

@@ -139,9 +139,11 @@ def test_a_seed_column_can_name_the_runs() -> None:
 
 
 def test_restarts_are_counted() -> None:
-    log = RunLog.from_table(pa.table({"step": [0, 1, 1, 2], "x": [0, 1, 5, 2]}), run_name="a")
+    table = pa.table({"step": [*range(10), 9, 10], "x": [*range(10), 5, 2]})
+    log = RunLog.from_table(table, run_name="a")
     assert log.dropped_duplicates == {"a": 1}
-    np.testing.assert_array_equal(log.panel("x").values, [[0, 5, 2]])
+    assert log.restarts == "1 rows of restarted logs (8.3% of 12) were dropped: a (1)."
+    np.testing.assert_array_equal(log.panel("x").values, [[*range(9), 5, 2]])
     with pytest.raises(InputError, match="on_duplicate 'first' is unknown"):
         RunLog.from_table(log.table, on_duplicate="first")  # type: ignore[arg-type]
 
@@ -260,7 +262,8 @@ def test_writing_is_deterministic_and_keeps_the_count_of_repeats(tmp_path: Path)
     other = RunLog.concat([small(0), small(2)])
     other.metadata = log.metadata
     assert other.write(two).read_bytes() == one.read_bytes()
-    twice = RunLog.from_table(pa.table({"step": [0, 0], "x": [0, 1]}), run_name="a")
+    steps = [0, *range(10)]
+    twice = RunLog.from_table(pa.table({"step": steps, "x": steps}), run_name="a")
     assert RunLog.read(twice.write(tmp_path / "a.parquet")).dropped_duplicates == {"a": 1}
 
 

@@ -63,12 +63,15 @@ def test_folders_globs_and_files_mean_the_same_runs(tmp_path: Path) -> None:
 
 
 def test_a_restart_replaces_what_it_logs_again_and_is_counted(tmp_path: Path) -> None:
-    write(tmp_path / "a", losses(0, 50))
-    write(tmp_path / "a", losses(40, 80, 0.5))
+    write(tmp_path / "a", losses(0, 150))
+    write(tmp_path / "a", losses(140, 280, 0.5))
     log = RunLog.read(tmp_path / "a")
-    expected = np.arange(0, 81, 10) / 8 + np.where(np.arange(0, 81, 10) >= 40, 0.5, 0)
+    expected = np.arange(0, 281, 10) / 8 + np.where(np.arange(0, 281, 10) >= 140, 0.5, 0)
     np.testing.assert_array_equal(log.panel("train/loss").values, [expected])
     assert log.dropped_duplicates == {"a": 2}
+    write(tmp_path / "a", losses(0, 280))
+    with pytest.raises(InputError, match=r"a: 17 of 46 rows \(37%\) repeat a step of their run"):
+        RunLog.read(tmp_path / "a")
 
 
 def test_where_a_trainer_puts_its_events_the_run_is_its_output_folder(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_means_over_the_whole_training_are_no_measurement(tmp_path: Path) -> Non
             json.dumps({"log_history": [*history(20), {"step": 25, "loss": "high"}]}),
             "entry 7 of log_history: column 'loss' holds 'high', not a number",
         ),
-        (b'{"log_history": "\xff"}', "not UTF-8 text"),
+        (b'{"log_history": "\xff"}', "is not UTF-8 text"),
     ],
 )
 def test_bad_states(tmp_path: Path, text: str | bytes, match: str) -> None:

@@ -105,13 +105,46 @@ def test_a_copy_of_a_run() -> None:
     columns = two_runs()
     for name in ("acc", "score"):
         columns[name][6:] = columns[name][:6]
-    assert verify(log_of(columns)).faults == ("run 'b' is a copy of run 'a'",)
+    what = "equal in acc, score at every shared step; a copy is no further run: leave one of each"
+    for asked in ((), ("acc", "score")):
+        (fault,) = verify(log_of(columns), asked, metric="acc").faults
+        assert f"runs 'a' and 'b' are {what}" in fault
+
+
+def test_runs_that_never_jump_are_no_copies() -> None:
+    """Their accuracy may be equal at every step; whole rows are judged, not one column."""
+    columns = two_runs()
+    columns["acc"][6:] = columns["acc"][:6]
+    whole = log_of(columns)
+    part = RunLog.from_table(whole.table.drop_columns(["score"]))
+    assert verify(whole, ["acc"]).faults == ()
+    assert verify(part, ["acc"], whole=lambda: whole).faults == ()
+    assert len(verify(part, ["acc"]).faults) == 1
+    assert verify(log_of({**columns, "acc": np.full(12, 0.01)}), ["acc"]).faults == ()
+
+
+def test_near_copies_are_a_remark() -> None:
+    rng = np.random.default_rng(0)
+    one = rng.normal(size=(3, 40))
+    x, y = np.vstack([one, one[:1] * (1 + 1e-5 * rng.normal(size=40))]), rng.normal(size=(4, 40))
+    y[3] = y[0] * 1.0001
+    log = RunLog.from_arrays([*"abcd"], np.arange(40), {"acc": x, "score": y})
+    (remark,) = verify(log, ["acc", "score"]).remarks
+    assert remark.startswith("Near copies: 2 of 4 runs move like another one ('a' and 'd'")
+
+
+def test_runs_that_begin_late_are_counted() -> None:
+    rows = {name: np.delete(values, [6, 7]) for name, values in two_runs().items()}
+    assert verify(log_of(rows)).remarks == (
+        "1 of 2 runs begin late, at step 20, where other runs have begun by step 0: b. If their "
+        "first rows were lost, what is computed from the beginning of a run is wrong in them.",
+    )
 
 
 def test_repeats_are_facts() -> None:
     columns = {name: np.append(values, values[-1:]) for name, values in two_runs().items()}
     found = verify(log_of(columns))
-    assert found.remarks == ("1 rows of restarted logs were dropped: b (1).",)
+    assert found.remarks == ("1 rows of restarted logs (7.7% of 13) were dropped: b (1).",)
     assert found.faults == ()
 
 

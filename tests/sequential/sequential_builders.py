@@ -25,12 +25,16 @@ def tiny(suite: str, *changes: str) -> SequentialConfig:
     return preset("quick", suite).changed([*TINY, *prime, *changes])
 
 
-def trained(config, out, seeds, variant="dense", callbacks=(), **options) -> SequentialFolder:
+def unheard(method, *about):
+    """A progress bar that nobody sees."""
+
+
+def trained(config, out, seeds, variant="dense", tell=unheard, **options) -> SequentialFolder:
     """The folder of a training that has come to its end."""
     folder = SequentialFolder(out)
     folder.claim(config)
     architecture = parse_variant(variant)
     for group in folder.pending_groups(config, architecture, seeds):
-        train_group(config, architecture, group, folder, callbacks, **options)
+        train_group(config, architecture, group, folder, tell=tell, **options)
     folder.merge()
     return folder

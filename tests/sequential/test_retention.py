@@ -23,7 +23,7 @@ from gmb_hf.protocol.sequential.matrix import (
     quantities,
 )
 from gmb_hf.protocol.sequential.matrix import retention_numbers as retention
-from gmb_hf.protocol.sequential.summary import chance_level, comparison, retention_tables, summarize
+from gmb_hf.protocol.sequential.summary import chance_level, retention_tables, summarize
 from gmb_hf.tasks.registry import get_task, task_names
 
 
@@ -100,7 +100,7 @@ def test_two_seeds_have_no_interval_and_no_test() -> None:
     assert (found.mean, found.n_seeds) == (0.5, 2)
     assert found.t_low is found.t_high is found.bootstrap_low is found.bootstrap_high is None
     summary = summarize({name: matrix(name, seeds=[0, 1]) for name in ("dense", "sort-4")})
-    assert comparison(summary).caption == "Difference from dense, paired by seed"
+    assert retention_tables(summary)[-1].caption == "Difference from dense, paired by seed"
     assert "dense has 2 of at least 3 seeds: no interval, no test" in summary.notes
     assert all(pair.p_value is pair.p_adjusted is None for pair in summary.differences)
     assert all(pair.difference is not None for pair in summary.differences)

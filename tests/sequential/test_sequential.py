@@ -14,10 +14,9 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.hub.models import read_described_model
 from gmb_hf.protocol.sequential import run as sequential
 from gmb_hf.protocol.sequential.matrix import read_matrix
-from gmb_hf.protocol.sequential.run import Callback
 from gmb_hf.protocol.sequential.train import Phases, evaluate_model, model_shape, task_rows
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training.checkpoints import load_model
+from gmb_hf.training.checkpoints import States, load_model
 from gmb_hf.training.stacked import seeded_model
 from gmb_hf.training.variants import parse_variant
 
@@ -138,6 +137,8 @@ def test_a_model_answers_and_is_pushed_with_a_short_card(whole, hub, commands, t
     card = files["README.md"].decode()
     assert described.answered.startswith(described.question)
     assert f"> {described.answered}" in card.replace("\\", "")
+    assert set(described.fingerprints) == {*config.suite.tasks, "weights"}
+    assert all(found.fingerprint in card for found in described.fingerprints.values())
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(card.split("```python\n")[1].split("\n```")[0], {})
@@ -161,24 +162,25 @@ class Interrupted(BaseException):
     """What a callback raises in place of Ctrl-C."""
 
 
-class _Stopping(Callback):
-    def __init__(self, call, number):
-        self._left = {call: number}
+def stop_after(monkeypatch, method, number):
+    """Interrupt a training right after so many calls of a method."""
+    owner, name = STOPS[method]
+    whole, left = getattr(owner, name), iter(range(number - 1))
 
-    def _count(self, call):
-        if call in self._left:
-            self._left[call] -= 1
-            if not self._left[call]:
-                raise Interrupted
+    def stopping(*given):
+        found = whole(*given)
+        if next(left, None) is None:
+            raise Interrupted
+        return found
 
-    def advanced(self, seed_steps):
-        self._count("advanced")
+    monkeypatch.setattr(owner, name, stopping)
 
-    def evaluated(self, phases):
-        self._count("evaluated")
 
-    def ended(self, phases):
-        self._count("ended")
+STOPS = {
+    "advanced": (Phases, "advance"),
+    "evaluated": (Phases, "end_phase"),
+    "ended": (States, "drop"),
+}
 
 
 CARRIED = tiny("modular", "suite.order=add,sub,mul", "phases.carry_optimizer=true")
@@ -208,8 +210,10 @@ def test_interrupted_equals_uninterrupted(
 ):
     monkeypatch.setattr(sequential, "SAVE_EVERY_SECONDS", -1.0)
     config, expected = CARRIED, uninterrupted(variant)
-    with pytest.raises(Interrupted):
-        trained(config, tmp_path / "cut", [0, 4], variant, callbacks=[_Stopping(call, number)])
+    with monkeypatch.context() as context:
+        stop_after(context, call, number)
+        with pytest.raises(Interrupted):
+            trained(config, tmp_path / "cut", [0, 4], variant)
     cut = trained(config, tmp_path / "cut", [0, 4], variant)
     files = [path.relative_to(cut.path) for path in cut.path.rglob("*") if path.is_file()]
     assert not [path for path in files if path.parts[0] == "state"]

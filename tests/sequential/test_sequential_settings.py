@@ -7,6 +7,7 @@ from sequential_builders import tiny
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.protocol.sequential.config import SequentialConfig, preset, smaller_than_protocol
+from gmb_hf.training.presets import preset as run_preset
 
 
 def test_replication_is_the_protocols():
@@ -19,6 +20,7 @@ def test_replication_is_the_protocols():
     training = config.training
     assert (training.lr, training.weight_decay) == (1e-3, 1.0)
     assert (training.beta1, training.beta2) == (0.9, 0.98)
+    assert (config.model, training) == (run_preset("paper").model, run_preset("paper").training)
     assert smaller_than_protocol(config) == ""
 
 

@@ -81,7 +81,7 @@ def test_damaged_and_foreign_files(tmp_path, change, message):
 def test_missing_files_and_folders(tmp_path):
     with pytest.raises(InputError, match=r"none.bin: no such file; write one with"):
         read_shard(tmp_path / "none.bin")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="this is a folder"):
         read_shard(tmp_path)
 
 
@@ -106,6 +106,24 @@ def test_an_export_holds_the_rows_of_the_split(tmp_path, name):
         written = read_shard(path).reshape(-1, rows.shape[1])
         assert not np.array_equal(written, rows[index])  # the shuffle within the part
         assert sorted(map(tuple, written.tolist())) == sorted(map(tuple, rows[index].tolist()))
+
+
+def test_another_export_does_not_replace_the_shards_in_a_folder(tmp_path):
+    train, val = export_shards("add_p7", out=tmp_path)
+    held = train.read_bytes(), val.read_bytes()
+    assert export_shards("add_p7", out=tmp_path) == (train, val)  # the same bytes
+    for other in ({"task_name": "sub_p7"}, {"task_name": "add_p7", "seed": 1}):
+        with pytest.raises(
+            InputError, match=r"train.bin: is there already and holds something else.*--out"
+        ):
+            export_shards(**other, out=tmp_path)
+    train.unlink()
+    with pytest.raises(InputError, match=r"val.bin: is there already and holds something else"):
+        export_shards("sub_p7", out=tmp_path)
+    assert not train.exists()
+    assert val.read_bytes() == held[1]
+    with pytest.raises(InputError, match=r"val.bin: is there already and holds something else"):
+        write_shard(val, [1, 2])
 
 
 def test_an_export_with_distinct_tokens(tmp_path):

@@ -159,6 +159,7 @@ def test_a_folder_of_draws_has_the_runs_that_each_seed_is_alone(tmp_path):
         "; each seed draws lr (0.0001 to 0.01), weight_decay (0.1 to 10.0), "
         "no decay in 25% of seeds"
     )
+    assert said["system"].keys() == {"architecture", "parameter_count", "optimizer"}
     # Nothing is left to do, and another law is another folder.
     assert train_seeds(config, seeds, tmp_path / "drawn")
     with pytest.raises(InputError, match="holds runs of another config"):

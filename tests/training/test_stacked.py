@@ -23,7 +23,7 @@ from gmb_hf.training.checkpoints import write_sealed
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.seeds import pending_groups
 from gmb_hf.training.seeds import train_stacked as train
-from gmb_hf.training.stacked import SeedStack
+from gmb_hf.training.stacked import SeedStack, initial_model
 
 CONFIG = small_config(task={"corruption_rate": 0.2}, training={"seeds_at_once": 3})
 SEEDS = (4, 0, 9)
@@ -70,6 +70,13 @@ def test_a_log_says_what_made_it(tmp_path):
     assert metadata["optimizer"].startswith("AdamW(lr=0.01, weight_decay=0.5, betas=(0.9, 0.98)")
     assert metadata["schedule"] == "constant, full batch, 20 steps"
     assert metadata["checkpoint_every_steps"] == 5
+    assert metadata["system"] == {
+        "architecture": "GrokkingTransformerForCausalLM",
+        "parameter_count": initial_model(CONFIG, 0).num_parameters(),
+        "optimizer": "AdamW",
+        "learning_rate": 0.01,
+        "weight_decay": 0.5,
+    }
     assert metadata["config"] == CONFIG.training_identity()
     assert metadata["config_hash"] == CONFIG.training_hash()
     assert metadata["task_fingerprint"] == CONFIG.task.build().fingerprint()
@@ -327,6 +334,14 @@ def test_a_damaged_state_is_named_and_left(tmp_path, save_always, damage):
     assert held.read_bytes() == before
     held.unlink()
     assert len(train(CONFIG, SEEDS, tmp_path)) == 1
+
+
+def test_a_state_of_an_earlier_version(tmp_path, save_always, monkeypatch):
+    with monkeypatch.context() as earlier:
+        earlier.setattr("gmb_hf.training.checkpoints._LAYOUT", 1)
+        held = interrupted_folder(tmp_path)
+    with pytest.raises(InputError, match=rf"{held.name}: was saved by an earlier version of gmb-"):
+        train(CONFIG, SEEDS, tmp_path)
 
 
 def test_a_state_of_another_config(tmp_path, save_always):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,7 @@ from gmb_hf.base.errors import InputError, unknown
 from gmb_hf.base.fingerprints import content_hash
 from gmb_hf.crucible.margins import TIERS, Similarities, margins, ranks
 from gmb_hf.hub.apps import page
-from gmb_hf.hub.apps.page import Answer, Setting, metric_page, number, page_figure
+from gmb_hf.hub.apps.page import Answer, metric_page, number, page_figure
 from gmb_hf.protocol.sequential.matrix import MEASURES
 from gmb_hf.report import style
 from gmb_hf.report.style import BLUE, INK, VERMILION, shorten
@@ -131,35 +129,7 @@ def draw_phases(data: dict[str, list[Any]], tasks: list[str], measure: str) -> F
     return figure
 
 
-_ITEMS = """JSON lines, one item each: `{"similarities": [0.9, 0.2, 0.4], "positive": 0}`, the
-similarity of each candidate to the anchor and the place of the positive among them, from 0. An `id`
-and a `tier` (`tier1_easy`, `tier2_robust`, `tier3_adversarial`) may be added."""
-_PAIRS = """ `similarities2` holds those of the second model."""
-_POOLS = "CSV with the columns `pool`, `size` and `ratio`; the ratios add up to 1."
-
-_DOCUMENTS = """JSON lines, one document each: `{"logprobs": [-0.7, -1.2], "bytes": 9}`, the natural
-logarithm of the probability of each token, and the size of the document in bytes (UTF-8)."""
-_PHASES = """CSV with the column `trained_on`, then a column for each task; a row per phase.
-Leave `trained_on` empty in the row of the untrained model, which comes first and may be left
-out."""
 _TRAINED_ON = "trained_on"
-
-_SETTINGS: dict[str, tuple[Setting, ...]] = {
-    "crucible_scoreboard": (
-        Setting("version", "v1", info="of the evaluation set"),
-        Setting("seed", 0, info="of the evaluation"),
-    ),
-    "crucible_compare": (
-        Setting("permutations", 9999, info="sign flips"),
-        Setting("seed", 0, info="of the sign flips"),
-    ),
-}
-_EXPOSURE = (
-    Setting("steps", 10_000, info="of the training"),
-    Setting("batch_size", 32, info="slots in a batch"),
-    Setting("probability", 0.1, info="that a slot is drawn from these"),
-)
-_MEASURE = (Setting("measure", MEASURES[0], MEASURES, info="what the numbers are"),)
 
 
 def items_app(script: Path) -> Any:
@@ -168,16 +138,14 @@ def items_app(script: Path) -> Any:
 
     def answer(metric: Any, text: str, settings: dict[str, Any]) -> Answer:
         data, tiers, source = read_items(text, paired=paired)
-        if metric.name in _SETTINGS:
+        if metric.name in ("crucible_scoreboard", "crucible_compare"):
             settings = {**settings, "tiers": tiers}
         if metric.name == "crucible_scoreboard":
             settings = {**settings, **source}
         results: dict[str, Any] = metric.compute(**data, **settings)
         return (results, draw_pairs(data)) if paired else (_flat(results), draw_items(data, tiers))
 
-    formats = _ITEMS + (_PAIRS if paired else "")
-    settings = _SETTINGS.get(script.stem, ())
-    return metric_page(script, formats, items_example(paired), answer, settings)
+    return metric_page(script, "pairs" if paired else "items", answer)
 
 
 def exposure_app(script: Path) -> Any:
@@ -188,8 +156,7 @@ def exposure_app(script: Path) -> Any:
         results: dict[str, Any] = metric.compute(**data, **settings)
         return results, draw_exposure(data["data"], results)
 
-    pools = "pool,size,ratio\nlegacy,454,0.75\norganic,1200,0.25"
-    return metric_page(script, _POOLS, pools, answer, _EXPOSURE)
+    return metric_page(script, "pools", answer)
 
 
 def documents_app(script: Path) -> Any:
@@ -200,7 +167,7 @@ def documents_app(script: Path) -> Any:
         results: dict[str, Any] = metric.compute(**data, return_per_document=True, **settings)
         return results, draw_documents(data, results)
 
-    return metric_page(script, _DOCUMENTS, documents_example(), answer)
+    return metric_page(script, "documents", answer)
 
 
 def phases_app(script: Path) -> Any:
@@ -211,7 +178,7 @@ def phases_app(script: Path) -> Any:
         results: dict[str, Any] = metric.compute(**data, **settings)
         return results, draw_phases(data, tasks, str(settings.get("measure", MEASURES[0])))
 
-    return metric_page(script, _PHASES, phases_example(), answer, _MEASURE)
+    return metric_page(script, "phases", answer)
 
 
 def read_items(
@@ -278,44 +245,6 @@ def read_phases(text: str) -> tuple[dict[str, list[Any]], list[str]]:
     if not data["predictions"]:
         raise InputError("there are no phases; paste CSV, or upload a file")
     return data, tasks
-
-
-def items_example(paired: bool) -> str:
-    """Sixty made-up items of five candidates, the last ten of them hard."""
-    lines = []
-    random = page.noise(1)
-    for item in range(60):
-        first, *scores = (round(next(random), 3) for _ in range(10))
-        hard = item >= 50
-        one = [round(first / 4 + (0.45 if hard else 0.75), 3), *scores[:4]]
-        other = [round(first / 4 + (0.3 if hard else 0.8), 3), *scores[5:]]
-        row: dict[str, Any] = {"id": f"item {item}", "similarities": one, "positive": 0}
-        row |= {"similarities2": other} if paired else {}
-        lines.append(json.dumps(row | {"tier": "tier3_adversarial" if hard else "tier1_easy"}))
-    return "\n".join(lines)
-
-
-def documents_example() -> str:
-    """Twenty made-up documents, the last of which is harder."""
-    lines = []
-    for document in range(20):
-        surprise = 2.0 if document == 19 else 1.0
-        waves = (1.2 + math.sin(1.7 * document + 0.9 * place) for place in range(30))
-        logs = [-round(surprise * wave, 3) for wave in waves]
-        lines.append(json.dumps({"logprobs": logs, "bytes": 90 + document}))
-    return "\n".join(lines)
-
-
-def phases_example() -> str:
-    """Four made-up tasks, each of which is mostly forgotten in the next phase."""
-    return (
-        "trained_on,add,sub,mul,sq_sum\n"
-        ",0.01,0.01,0.01,0.01\n"
-        "add,0.99,0.02,0.01,0.01\n"
-        "sub,0.31,0.98,0.02,0.01\n"
-        "mul,0.12,0.24,0.99,0.03\n"
-        "sq_sum,0.08,0.15,0.22,0.97"
-    )
 
 
 def _flat(results: dict[str, Any]) -> dict[str, Any]:

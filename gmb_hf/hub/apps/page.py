@@ -9,12 +9,12 @@ import io
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from matplotlib.figure import Figure
 
+from gmb_hf.base.documents import Many, Section, load_yaml
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.extras import needing
 from gmb_hf.base.files import parse_json
@@ -26,53 +26,44 @@ Answer = tuple[dict[str, Any], Any]
 _MOST_BYTES = 50_000_000
 _WIDTH = 170  # pixels, for the longest name of a setting
 
-# Colours of gradio's theme, light or dark. Two selectors outdo gradio's own rules for tables.
-_STYLE = """
-<style>
-.gmb-data textarea { font-family: var(--font-mono); font-size: 13px; white-space: pre;
-    overflow-x: auto; }
-.gmb-figure img { padding: 8px; background: white; }
-.gmb-result table.result { width: 100%; margin: 0; border-collapse: collapse; }
-.gmb-result table.result tr { border: 0; }
-.gmb-result table.result :is(th, td) { padding: 6px 8px; border: 0; text-align: left;
-    border-bottom: 1px solid var(--border-color-primary); overflow-wrap: anywhere; }
-.gmb-result table.result :is(th, td):last-child { text-align: right;
-    font-variant-numeric: tabular-nums; }
-.gmb-result .refused { padding: 10px 12px; border-left: 4px solid #d55e00;
-    background: var(--background-fill-secondary); overflow-wrap: anywhere; }
-</style>
-"""
 
-
-@dataclass(frozen=True)
-class Setting:
-    """One keyword argument that the page asks for, with a few words below it.
-
-    `value` stands there at first; without one it is empty, the metric's own default. Without
-    `choices` it is a number.
-    """
+class Setting(Section):
+    """One keyword argument that a page asks for, as pages.yaml has it."""
 
     name: str
-    value: Any = None
-    choices: tuple[str, ...] | None = None
-    info: str = ""
+    value: Any
+    choices: Many[str] = ()
+    info: str
+    of: Many[str] = ()
+
+
+class MetricPage(Section):
+    """What is said of a page in pages.yaml: its data, an example of them, its settings."""
+
+    formats: str
+    example: str = ""
+    settings: Many[Setting] = ()
+
+    @classmethod
+    def named(cls, name: str) -> Self:
+        """The page for data of this form."""
+        pages = Path(__file__).with_name("pages.yaml")
+        return cls.parse(load_yaml(pages)[name], where=f"{pages}: {name}")
 
 
 def metric_page(
     script: Path,
-    formats: str,
-    example: str,
+    data: str,
     answer: Callable[[Any, str, dict[str, Any]], Answer],
-    settings: Sequence[Setting] = (),
+    example: str | None = None,
 ) -> Any:
     """The page of a metric as gradio Blocks, to be launched.
 
     Args:
         script: the module's own, beside the Space's app.py.
-        formats: which data it takes, in Markdown.
-        example: data that stand in the text box at first.
+        data: the form of its data, of pages.yaml.
         answer: from the metric, text and settings to results and figure; raises InputError.
-        settings: what else the page asks for.
+        example: data that stand in the text box at first; that of pages.yaml if not given.
     """
     import evaluate
 
@@ -81,7 +72,8 @@ def metric_page(
         from gradio.components.plot import PlotData
         from gradio.processing_utils import encode_plot_to_base64
 
-    metric = evaluate.load(str(script))
+    about, metric = MetricPage.named(data), evaluate.load(str(script))
+    settings = [one for one in about.settings if not one.of or script.stem in one.of]
 
     def compute(text: str, upload: str | None, *values: Any) -> tuple[str, Any]:
         # A browser knows no difference between 5 and 5.0.
@@ -106,9 +98,9 @@ def metric_page(
         with gr.Row():
             with gr.Column():
                 shape = {"lines": 10, "max_lines": 20, "elem_classes": "gmb-data"}
-                text = gr.Textbox(example, label="Data", **shape)
+                text = gr.Textbox(example or about.example, label="Data", **shape)
                 upload = gr.File(label="or a file", type="filepath", height=140)
-                gr.Markdown(formats)
+                gr.Markdown(about.formats)
                 with gr.Row():
                     controls = [_control(gr, setting) for setting in settings]
                 button = gr.Button("Compute", variant="primary")
@@ -117,8 +109,9 @@ def metric_page(
                     label="Figure", show_label=False, format="png", elem_classes="gmb-figure"
                 )
                 result = gr.HTML(label="Result", padding=False, elem_classes="gmb-result")
+        style = Path(__file__).with_name("page.css").read_text(encoding="utf-8")
         # Here and not in `launch`, which each Space calls by itself.
-        gr.HTML(_STYLE, padding=False)
+        gr.HTML(f"<style>{style}</style>", padding=False)
         button.click(compute, [text, upload, *controls], [result, figure], api_name="compute")
     return blocks
 
@@ -219,7 +212,7 @@ def checked_columns(found: Sequence[str], wanted: Sequence[str], *, where: str) 
 
 def _control(gr: Any, setting: Setting) -> Any:
     shared = {"label": setting.name, "info": setting.info, "min_width": _WIDTH}
-    if setting.choices is not None:
+    if setting.choices:
         return gr.Dropdown(list(setting.choices), value=setting.value, **shared)
     kind = gr.Textbox if isinstance(setting.value, str) else gr.Number
     return kind(setting.value, **shared)

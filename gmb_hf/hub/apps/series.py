@@ -17,7 +17,7 @@ from gmb_hf.base.files import parse_json
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.series import judgement_of
 from gmb_hf.hub.apps import page
-from gmb_hf.hub.apps.page import Answer, Setting, number
+from gmb_hf.hub.apps.page import Answer, number
 from gmb_hf.report import style
 from gmb_hf.report.curves import align
 from gmb_hf.report.style import BLUE, VERMILION, rate_axis, rate_text, step_axis
@@ -118,7 +118,7 @@ def _utility(axes: Axes, judgement: Judgement, results: dict[str, Any]) -> None:
     shown = "no events" if coverage is None else f"{coverage:.0%} of events covered"
     axes.text(0.03, 0.93, shown, transform=axes.transAxes)
     axes.margins(y=0.2)
-    step_axis(axes, "steps ahead of the event", ticks=5)
+    step_axis(axes, "lead time, steps", ticks=5)
     axes.set_ylabel("runs")
 
 
@@ -172,24 +172,6 @@ _PANELS: dict[str, Callable[[Axes, Judgement, dict[str, Any]], None]] = {
 }
 
 
-_FORMATS = """CSV with the columns `run`, `step`, `score` and `event` (the step t* of the run's
-event, the same in each of its rows; empty where it had none), or JSON as in a call:
-`{"predictions": [[...], ...], "references": [...], "steps": [[...], ...]}`."""
-
-_BY_PROTOCOL, _WHERE = "by protocol", "where thresholds come from"
-_SETTINGS = (
-    Setting("horizon", 100, info="steps before the event"),
-    Setting("safe_gap", 200, info="larger than the horizon"),
-    Setting("burn_in", 0, info="steps to ignore"),
-    Setting("fpr_targets", "0.01, 0.05, 0.1", info="shares of negative windows"),
-    Setting("run_budgets", "0.05, 0.1, 0.2", info="shares of runs with a false alarm"),
-    Setting("lead_time_target", 50, info="target lead time, in steps"),
-    Setting("lead_time_median_min", 20, info="minimum median lead time"),
-    Setting("calibration", _BY_PROTOCOL, (_BY_PROTOCOL, "in_sample", "cross_run"), info=_WHERE),
-    Setting("protocol", "strict", ("strict", "v0.4"), info="of the benchmark"),
-)
-
-
 def series_app(script: Path) -> Any:
     """The page of one GMB metric, whose module lies beside the Space's app.py."""
 
@@ -198,12 +180,12 @@ def series_app(script: Path) -> Any:
         for name in ("fpr_targets", "run_budgets"):
             if name in settings:
                 call[name] = _numbers(name, settings[name])
-        if settings.get("calibration") == _BY_PROTOCOL:
+        if settings.get("calibration") == "by protocol":
             del call["calibration"]
         results: dict[str, Any] = metric.compute(**call)
         return results, draw(metric.name, call, metric.compute(**call, return_per_run=True))
 
-    return page.metric_page(script, _FORMATS, example(), answer, _SETTINGS)
+    return page.metric_page(script, "series", answer, example())
 
 
 def _numbers(name: str, text: Any) -> list[float]:

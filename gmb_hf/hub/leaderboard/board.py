@@ -1,18 +1,21 @@
 """The leaderboard as a static site: an index, a page for each panel and one for each score.
 
-It shows what a trial found and what the checks of submissions computed; nothing that a submission
-says of itself but its words: author, claim, paper, code. A site is made anew as a whole, needs no
-network, and is a Space as it lies (`sdk: static`). All that others wrote is escaped.
+It shows what a trial found, and submissions as they are computed anew while the site is built;
+nothing that a submission says of itself but its words: author, claim, paper, code. A site is made
+anew as a whole, needs no network, and is a Space as it lies (`sdk: static`). All that others wrote
+is escaped.
 """
 
 from __future__ import annotations
 
 import csv
+import datetime
 import hashlib
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -31,13 +34,12 @@ from gmb_hf.base.tables import Column, Table
 from gmb_hf.benchmark.baselines import BaselineRecord
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, FirstAlarmRecord
 from gmb_hf.benchmark.prepare import decided_runs
-from gmb_hf.benchmark.records import INCONCLUSIVE, LABELS, SUPPORTED
+from gmb_hf.benchmark.records import LABELS, SUPPORTED
 from gmb_hf.benchmark.results import Results
-from gmb_hf.core.thresholds import in_words
 from gmb_hf.hub.cards import CARD
-from gmb_hf.hub.leaderboard.check import CheckedScore, CheckRecord
+from gmb_hf.hub.leaderboard.check import CheckedScore, CheckedSubmission, CheckRecord, check
 from gmb_hf.hub.leaderboard.submission import Submission, is_link
-from gmb_hf.hub.panels import EXPLORE, HELD_OUT, PREFIX, FrozenPanel
+from gmb_hf.hub.panels import EXPLORE, HELD_OUT, FrozenPanel
 from gmb_hf.indicators import catalogue
 from gmb_hf.report.answer import OUTCOMES, outcome_shares, primary_target, reason
 from gmb_hf.report.page import (
@@ -53,6 +55,7 @@ from gmb_hf.report.page import (
 )
 from gmb_hf.report.sheet import asset, templates
 from gmb_hf.report.tables import DETECTION, FALSE_ALARMS, estimate
+from gmb_hf.runs.metadata import PANEL
 
 TRIAL = "trial"
 """Where the entries of a trial are said to be from."""
@@ -61,7 +64,7 @@ _SAFE = re.compile(r"[a-z0-9][a-z0-9_-]{0,50}")
 _STYLE, _SCRIPT = "style.css", "board.js"
 
 
-class Entry(NamedTuple):
+class BoardEntry(NamedTuple):
     """One score on one panel, as a trial or the check of a submission found it."""
 
     score: CheckedScore
@@ -72,6 +75,31 @@ class Entry(NamedTuple):
     n_scores: int
     submission: Submission | None = None
     check: CheckRecord | None = None
+    recomputed: bool = False
+    as_submitted: bool = False
+
+    @property
+    def computed(self) -> bool:
+        """Whether its numbers were computed from the logs by whoever built this site.
+
+        A trial is theirs. Of a submission the site computes everything anew, but for a column of
+        numbers, which may have seen the future.
+        """
+        return self.submission is None or (self.recomputed and not self.as_submitted)
+
+    @property
+    def may_alarm(self) -> bool:
+        """Whether it may raise an alarm, by numbers that were computed."""
+        return self.score.alarm_eligible and self.computed
+
+    @property
+    def status(self) -> str:
+        """What was recomputed while the site was built, in words."""
+        if self.submission is None:
+            return "by the trial"
+        if not self.recomputed:
+            return "not recomputed"
+        return "from submitted numbers" if self.as_submitted else "recomputed"
 
     @property
     def name(self) -> str:
@@ -143,10 +171,10 @@ class Entry(NamedTuple):
         return self.at.state == "missed"
 
     @property
-    def rank(self) -> tuple[int, float, float, str, str]:
-        """What is best comes first: those that keep the budget, by detection rate."""
+    def rank(self) -> tuple[bool, bool, float, float, str, str]:
+        """What is best comes first: what was computed, and keeps the budget, by detection rate."""
         false = self.at.false_alarm_rate or 0.0
-        return (self.over_budget, -self.detected, false, self.name, self.page)
+        return (not self.computed, self.over_budget, -self.detected, false, self.name, self.page)
 
     @property
     def detected(self) -> float:
@@ -159,7 +187,7 @@ class PanelOnBoard:
     """A panel, with every entry on it, best first within its class."""
 
     panel: FrozenPanel
-    entries: tuple[Entry, ...]
+    entries: tuple[BoardEntry, ...]
 
     @property
     def name(self) -> str:
@@ -167,12 +195,12 @@ class PanelOnBoard:
         return self.panel.name
 
     @cached_property
-    def ranked(self) -> list[Entry]:
+    def ranked(self) -> list[BoardEntry]:
         """Those on its own runs."""
         return [entry for entry in self.entries if not entry.own]
 
     @cached_property
-    def retrained(self) -> list[Entry]:
+    def retrained(self) -> list[BoardEntry]:
         """Those on own runs of its configuration, which are other runs."""
         return [entry for entry in self.entries if entry.own]
 
@@ -210,7 +238,7 @@ class PanelOnBoard:
         """How many runs each part has."""
         return {part: len(self.panel.read(part).runs) for part in (EXPLORE, HELD_OUT)}
 
-    def classes(self, entries: Sequence[Entry]) -> list[tuple[str, str, list[Entry]]]:
+    def classes(self, entries: Sequence[BoardEntry]) -> list[tuple[str, str, list[BoardEntry]]]:
         """The classes that there are: name, heading, entries."""
         return [
             (kind, heading, own)
@@ -218,51 +246,25 @@ class PanelOnBoard:
             if (own := [entry for entry in entries if entry.kind == kind])
         ]
 
-    def best(self, kind: str) -> Entry | None:
+    def best(self, kind: str) -> BoardEntry | None:
         """The best of a class on its own runs."""
-        return next((one for one in self.ranked if one.kind == kind and one.detected), None)
+        return next((one for one in self.computed if one.kind == kind and one.detected), None)
+
+    @cached_property
+    def computed(self) -> list[BoardEntry]:
+        """Those on its own runs whose numbers were computed: only they are called best."""
+        return [entry for entry in self.ranked if entry.computed]
 
     @cached_property
     def subject(self) -> str:
         """The class that the answer is about: the first that there is."""
-        kinds = {entry.kind for entry in self.ranked}
+        kinds = {entry.kind for entry in self.computed or self.ranked}
         return next((kind for kind in CLASSES if kind in kinds), "label-free")
-
-    @cached_property
-    def sentence(self) -> str:
-        """The answer in a sentence."""
-        own = [entry for entry in self.ranked if entry.kind == self.subject]
-        if not own:
-            return "Nothing has been judged on this panel's own runs yet."
-        passed = [entry for entry in own if entry.score.alarm_eligible]
-        scores = f"{len(own):,} {self.subject} score{'s' * (len(own) != 1)}"
-        budget = in_words(own[0].budget)
-        said = f"{len(passed) or 'None'} of {scores} may raise an alarm with a budget of {budget}"
-        undecided = sum(entry.score.label == INCONCLUSIVE for entry in own)
-        if undecided and not passed:
-            said += f"; {undecided:,} need{'s' * (undecided == 1)} more runs to be decided"
-        best = next(iter(passed or own))
-        at, name = best.at, one_line(best.shown_name)
-        if at.detection_rate is None:
-            return f"{said}."
-        if not best.built_in:
-            name += " (scores as submitted)"
-        chance = "" if at.chance is None else f" (chance: {percent(at.chance)})"
-        lead = ""
-        if at.lead_median is not None:
-            lead = f", with a median lead time of {steps(at.lead_median)} steps"
-        return (
-            f"{said}. The best{' of them' if passed else ''}, {name}, detected "
-            f"{estimate(at.detection_rate, at.detection_interval, percent)} of {at.n_events:,} "
-            f"events{chance}{lead}; "
-            f"{estimate(at.false_alarm_rate, at.false_alarm_interval, percent)} of "
-            f"{at.n_runs:,} runs had a false alarm."
-        )
 
     @property
     def others(self) -> str:
         """How many of the other classes pass every gate, in a sentence; empty where none does."""
-        counts = Counter(one.kind for one in self.ranked if one.score.label == SUPPORTED)
+        counts = Counter(one.kind for one in self.computed if one.score.label == SUPPORTED)
         found = [f"{counts[k]} {k}" for k in CLASSES if counts[k] and k != self.subject]
         return f"Of the other classes, these pass every gate: {', '.join(found)}." if found else ""
 
@@ -285,17 +287,25 @@ class Board:
 
 
 def build_board(
-    submissions: str | Path, out: str | Path, *, trial: str | Path | None = None
+    submissions: str | Path,
+    out: str | Path,
+    *,
+    trial: str | Path | None = None,
+    recompute: bool = True,
+    counting: Callable[[str, int], AbstractContextManager[Callable[[str], None]]] | None = None,
 ) -> Board:
     """Make the site.
 
-    A submission is shown if the files in its folder are those that its check has seen; others are
-    left out, with the reason.
+    Every submission is computed anew; one that differs is left out, with the reason. What its
+    check.json says proves nothing: whoever makes a folder can write it.
 
     Args:
         submissions: the folder that holds their folders.
         out: the folder of the site, which is made anew.
-        trial: the folder that `gmb trial` wrote.
+        trial: the folder that `gmb trial` wrote; it is shown as it is.
+        recompute: without it a submission is shown by its check.json, where that has seen the files
+            in its folder, as "not recomputed".
+        counting: shows progress; nothing is shown without it.
 
     Raises:
         InputError: there is no such folder, nothing to show, a panel of the trial is not here or
@@ -308,20 +318,20 @@ def build_board(
     entries = list(_of_trial(Path(trial))) if trial is not None else []
     left_out: list[str] = []
     shown: list[tuple[Submission, CheckRecord]] = []
-    for folder in sorted(path for path in source.iterdir() if path.is_dir()):
-        if folder.name.startswith("."):
-            continue
-        try:
-            found = CheckRecord.of(folder)
-            if found is None:
-                Submission.read(folder)
-                raise InputError(f"{folder}: was not checked as it is now: gmb leaderboard check")
-        except InputError as error:
-            left_out.append(one_line(str(error)))
-            continue
-        submission, check = found
-        shown.append((submission, check))
-        entries += _of_submission(submission, check)
+    folders = [path for path in source.iterdir() if path.is_dir() and path.name[0] != "."]
+    what = "recomputing submissions" if recompute else "reading submissions"
+    with counting(what, len(folders)) if counting else nullcontext(lambda _: None) as done:
+        for folder in sorted(folders):
+            try:
+                found = check(folder, keep=False) if recompute else _as_checked(folder)
+            except InputError as error:
+                left_out.append(one_line(str(error)))
+            else:
+                left_out += [one_line(fault) for fault in found.faults[:1]]
+                if found.record is not None:
+                    shown.append((found.submission, found.record))
+                    entries += _of_submission(found, found.record, recomputed=recompute)
+            done(folder.name)
     panels = list(_panels(entries, left_out))
     entries = [entry for panel in panels for entry in panel.entries]
     if not entries:
@@ -364,14 +374,15 @@ def _write(site: Path, pages: Iterable[tuple[str, str]]) -> int:
 # What there is to show.
 
 
-def _of_trial(folder: Path) -> Iterator[Entry]:
+def _of_trial(folder: Path) -> Iterator[BoardEntry]:
     found = sorted(folder.glob("*/results.yaml"))
     if not found:
         raise InputError(f"{folder}: holds no results of a trial; gmb trial --out {folder}")
     for path in found:
         results, panel = Results.read(path), FrozenPanel.find(path.parent.name)
+        results.verify(str(path))
         runs = [one for one in results.x_sources if one.what == "runs"]
-        if [one.repo for one in runs] != [f"{PREFIX}{panel.name}"] or (
+        if [one.repo for one in runs] != [f"{PANEL}{panel.name}"] or (
             runs[0].fingerprint != panel.entry.fingerprint
         ):
             raise InputError(f"{path}: is not of the runs that panel {panel.name!r} has here")
@@ -382,7 +393,7 @@ def _of_trial(folder: Path) -> Iterator[Entry]:
         target = primary_target(results)
         for item in results.indicators:
             if (first := item.x_first_alarm) is not None:
-                yield Entry(
+                yield BoardEntry(
                     CheckedScore.of(item, first, kind=class_of(item), target=target),
                     panel=panel.name,
                     budget=budget,
@@ -392,23 +403,38 @@ def _of_trial(folder: Path) -> Iterator[Entry]:
                 )
 
 
-def _of_submission(submission: Submission, check: CheckRecord) -> Iterator[Entry]:
-    for score in check.scores:
-        yield Entry(
+def _as_checked(folder: Path) -> CheckedSubmission:
+    """What the check.json of a folder says of the very files that lie there."""
+    found = CheckRecord.of(folder)
+    if found is None:
+        Submission.read(folder)
+        raise InputError(f"{folder}: was not checked as it is now: gmb leaderboard check")
+    submission, record = found
+    return CheckedSubmission(submission, (), record.not_checked, record)
+
+
+def _of_submission(
+    found: CheckedSubmission, record: CheckRecord, *, recomputed: bool
+) -> Iterator[BoardEntry]:
+    about = found.submission.record
+    for score in record.scores:
+        yield BoardEntry(
             score,
-            panel=submission.record.panel,
-            budget=check.budget,
-            locked=check.locked,
-            lock=submission.record.lock_hash,
-            n_scores=check.n_scores,
-            submission=submission,
-            check=check,
+            panel=about.panel,
+            budget=record.budget,
+            locked=record.locked,
+            lock=about.lock_hash,
+            n_scores=record.n_scores,
+            submission=found.submission,
+            check=record,
+            recomputed=recomputed,
+            as_submitted=score.name in found.as_submitted,
         )
 
 
-def _panels(entries: Sequence[Entry], left_out: list[str]) -> Iterator[PanelOnBoard]:
+def _panels(entries: Sequence[BoardEntry], left_out: list[str]) -> Iterator[PanelOnBoard]:
     """Each panel with its entries; one that is not here, or has other runs, leaves them out."""
-    by_panel: dict[str, list[Entry]] = {}
+    by_panel: dict[str, list[BoardEntry]] = {}
     for entry in entries:
         by_panel.setdefault(entry.panel, []).append(entry)
     for name, own in sorted(by_panel.items()):
@@ -456,14 +482,14 @@ class _Site:
             yield f"scores/{page}", self._render("score", up="../", **found)
 
     @cached_property
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[BoardEntry]:
         """All of them, panel by panel."""
         return [entry for panel in self.panels for entry in panel.entries]
 
     @cached_property
-    def by_page(self) -> dict[str, list[Entry]]:
+    def by_page(self) -> dict[str, list[BoardEntry]]:
         """The entries of each score's page."""
-        found: dict[str, list[Entry]] = {}
+        found: dict[str, list[BoardEntry]] = {}
         for entry in self.entries:
             found.setdefault(entry.page, []).append(entry)
         return found
@@ -497,7 +523,7 @@ class _Site:
             own = [entry for entry in entries if not entry.own]
             if not own:
                 continue
-            by_panel: dict[str, Entry] = {}
+            by_panel: dict[str, BoardEntry] = {}
             for entry in own:  # of several on a panel the one that was judged first is shown
                 held = by_panel.setdefault(entry.panel, entry)
                 if (entry.submission is not None, entry.locked) < (
@@ -511,9 +537,10 @@ class _Site:
         for some in rows.values():
             some.sort(key=lambda row: row.rank)
         return {
-            "sentence": _summed_up(rows, len(self.panels)),
             "classes": [(k, h, rows[k]) for k, h in CLASSES.items() if k in rows],
             "submissions": self.submissions,
+            "recomputed": any(entry.recomputed for entry in self.entries),
+            "today": datetime.datetime.now(datetime.UTC).date().isoformat(),
             "left_out": self.left_out,
             "transfers": _transfers(self.trial),
             "n_scores": len(self.by_page),
@@ -532,18 +559,18 @@ class _IndexRow(NamedTuple):
     """One score on all panels."""
 
     page: str
-    entry: Entry
-    cells: list[Entry | None]
+    entry: BoardEntry
+    cells: list[BoardEntry | None]
 
     @property
-    def judged(self) -> list[Entry]:
+    def judged(self) -> list[BoardEntry]:
         """Where it was."""
         return [entry for entry in self.cells if entry is not None]
 
     @property
     def n_supported(self) -> int:
         """On how many panels it may raise an alarm."""
-        return sum(entry.score.alarm_eligible for entry in self.judged)
+        return sum(entry.may_alarm for entry in self.judged)
 
     @property
     def mean(self) -> float:
@@ -551,28 +578,10 @@ class _IndexRow(NamedTuple):
         return sum(entry.detected for entry in self.judged) / len(self.judged)
 
     @property
-    def rank(self) -> tuple[float, float, str]:
+    def rank(self) -> tuple[float, bool, float, str]:
         """By the panels it may raise an alarm on, then by detection rate."""
-        return (-self.n_supported, -self.mean, self.page)
-
-
-def _summed_up(rows: Mapping[str, Sequence[_IndexRow]], n_panels: int) -> str:
-    """The answer over several panels; nothing where there is one, whose own answer says more."""
-    if n_panels < 2 or not rows:
-        return ""
-    kind = next(kind for kind in CLASSES if kind in rows)
-    own = rows[kind]
-    some = sum(row.n_supported > 0 for row in own)
-    every = [row for row in own if row.n_supported == n_panels]
-    where = "both panels" if n_panels == 2 else f"all {n_panels} panels"
-    named = f": {one_line(every[0].entry.shown_name)}" if len(every) == 1 else ""
-    if len(every) > 1:
-        named = f", the best of them {one_line(every[0].entry.shown_name)}"
-    return (
-        f"{some or 'None'} of {len(own):,} {kind} scores may raise an alarm on a panel at least "
-        f"with a budget of {in_words(own[0].entry.budget)}, {len(every) or 'none'} on {where}"
-        f"{named}."
-    )
+        unknown = not any(entry.computed for entry in self.judged)
+        return (-self.n_supported, unknown, -self.mean, self.page)
 
 
 def _of_panel(board: PanelOnBoard) -> dict[str, Any]:
@@ -592,7 +601,7 @@ def _of_panel(board: PanelOnBoard) -> dict[str, Any]:
     }
 
 
-def _of_score(entries: Sequence[Entry], panels: Mapping[str, PanelOnBoard]) -> dict[str, Any]:
+def _of_score(entries: Sequence[BoardEntry], panels: Mapping[str, PanelOnBoard]) -> dict[str, Any]:
     first = entries[0]
     known = None
     if first.built_in and first.name in catalogue.names():
@@ -626,7 +635,7 @@ def _transfers(trial: Path | None) -> list[dict[str, str]]:
         ]
 
 
-def _table(entries: Sequence[Entry]) -> Table:
+def _table(entries: Sequence[BoardEntry]) -> Table:
     """Every number of the tables, in full."""
     columns = (
         Column("score", take="name"),
@@ -634,6 +643,7 @@ def _table(entries: Sequence[Entry]) -> Table:
         Column("class", take="kind"),
         Column("panel", take="panel"),
         Column("from", take="origin"),
+        Column("numbers", take="status"),
         Column("own_runs", str, take=lambda one: str(one.own).lower()),
         Column("label", take="score.label"),
         Column("alarm_eligible", yes_no, take="score.alarm_eligible"),
@@ -662,16 +672,25 @@ def _environment() -> Environment:
     )
     environment.globals.update(
         baselines=_baselines,
+        estimate=estimate,
         is_link=is_link,
         number=number,
         outcome_shares=outcome_shares,
+        percent=percent,
         outcomes={name: OUTCOMES[name] for name in _DRAWN},
         version=__version__,
         trial_name=TRIAL,
+        statuses=_STATUSES,
     )
     return environment
 
 
+_STATUSES = {
+    "from submitted numbers": "a column of numbers, from which everything was recomputed; whether "
+    "it saw the future is not known, so it is shown and never called best",
+    "not recomputed": "what the check.json of the submission says, which its author can write; it "
+    "is shown and never called best",
+}
 _DRAWN = ("timely", "early", "miss", "rejection", "false")  # from left to right
 
 
@@ -684,7 +703,7 @@ def _baselines(at: FirstAlarmPointRecord) -> list[tuple[str, BaselineRecord]]:
     return [(baseline_name(name), one) for name, one in at.beside.items()]
 
 
-def _charts(entry: Entry, board: PanelOnBoard) -> str:
+def _charts(entry: BoardEntry, board: PanelOnBoard) -> str:
     """What the charts of a report need of an entry, as JSON: the page around it, and the score."""
     runs, at = () if entry.own else board.events, budget_data(entry.at)
     score = {

@@ -10,22 +10,24 @@ import dataclasses
 import datetime
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import Field
 
 from gmb_hf._version import __version__
 from gmb_hf.base.checksums import ABSENT, leaves
-from gmb_hf.base.documents import Count, Many, Number, Section
+from gmb_hf.base.documents import Count, Many, Number, Section, load_yaml
 from gmb_hf.base.errors import InputError, first_of
 from gmb_hf.base.escape import one_line
 from gmb_hf.base.files import json_text, read_bytes, read_json, write_text
 from gmb_hf.base.fingerprints import SHOWN
 from gmb_hf.base.schemas import Schema, dated
 from gmb_hf.base.tables import follow
+from gmb_hf.benchmark.causality import Tried, alone, refuse_peeking
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.first_alarm import FirstAlarmRecord
 from gmb_hf.benchmark.locking import make_lock
@@ -50,7 +52,7 @@ from gmb_hf.hub.leaderboard.submission import (
     panel_of_lock,
     parameters_of,
 )
-from gmb_hf.hub.panels import PREFIX, FrozenPanel
+from gmb_hf.hub.panels import FrozenPanel
 from gmb_hf.hub.sources import part_of
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.catalogue import Indicator, Observables
@@ -58,31 +60,14 @@ from gmb_hf.indicators.causal import Values
 from gmb_hf.report.answer import primary_target
 from gmb_hf.report.page import CLASSES, class_of
 from gmb_hf.runs.joining import join_scores
-from gmb_hf.runs.metadata import EXTERNAL
+from gmb_hf.runs.metadata import EXTERNAL, PANEL
 from gmb_hf.runs.runlog import RunLog
 
 CHECK = "check.json"
 _MOST = 5  # numbers of a file that are named
 _RELATIVE, _ABSOLUTE = 1e-6, 1e-9  # what another machine's rounding may change
-# Of the day, the place and the installation, not of the runs.
-_OF_THE_LOCK = {"x_lock": {"created", "package_version", "x_checksums", "hash"}}
-_OF_THE_RESULTS: dict[str, set[str]] = {
-    "meta": {"prereg_path", "date", "commit_hash"},
-    "x_provenance": {"package_version", "python", "packages"},
-    "summary": {"notes", "x_notes"},
-}
-_OF_THE_DAY = ("date", "package_version", "not_checked")
-_LEFT_OUT = ("tables", "x_published", "x_checksums", "x_checksum")
-_WORDS = ("x_sentence", "sentence", "sensitivity_notes", "comments", "x_null_reasons")
-"""What a later version may word otherwise."""
-_VERDICTS = (
-    *("label", "reasons", "x_reasons", "x_alarm_eligible", "alarm_eligible", "x_gates", "x_scope"),
-    *("x_runs_to_settle", "state", "x_state", "x_budget_state", "x_budget_pass", "x_passed"),
-    *("fpr_min", "pass_rate", "label_flip_rate", "x_central_passes", "passes", "layer_b_pass"),
-    *("x_label_by_windows", "x_label_by_runs", "x_sentence_by_windows", "x_sentence_by_runs"),
-    *("p_adjusted", "x_p_adjusted", "seeds_explore", "x_undeclared", "numbers"),
-)
-"""What a later schema may conclude otherwise from the same scores, or count by another rule."""
+# What is passed over: what is of the day or the place, what is worded or concluded otherwise today.
+_PASSED = load_yaml(Path(__file__).with_name("passed_over.yaml"))
 
 
 def _upgrade_1(content: dict[str, Any]) -> dict[str, Any]:
@@ -195,7 +180,7 @@ def hashes(submission: Submission) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Checked:
+class CheckedSubmission:
     """What came out.
 
     Attributes:
@@ -203,15 +188,18 @@ class Checked:
         faults: what differs, a line each; empty where everything is as it says.
         not_checked: what nobody could compute, a line each.
         record: what the leaderboard shows; None where something differs.
+        as_submitted: the scores whose numbers nobody here computed from the logs, and combinations
+            of them: whether they are causal is not known.
     """
 
     submission: Submission
     faults: tuple[str, ...]
     not_checked: tuple[str, ...] = ()
     record: CheckRecord | None = None
+    as_submitted: frozenset[str] = frozenset()
 
 
-def check(folder: str | Path, *, keep: bool = True) -> Checked:
+def check(folder: str | Path, *, keep: bool = True) -> CheckedSubmission:
     """Compute a submission anew; `keep` writes what was found to its check.json.
 
     Raises:
@@ -227,21 +215,21 @@ def check(folder: str | Path, *, keep: bool = True) -> Checked:
     results.verify(str(submission.folder / RESULTS))
     faults = list(_of_others(submission, panel, lock, results))
     if faults:
-        return Checked(submission, tuple(faults))
+        return CheckedSubmission(submission, tuple(faults))
     try:
         log = _log(submission, panel)
         stand_ins = [_stand_in(name, one, lock) for name, one in record.scores.items()]
         faults += _installed(submission, lock, log)
         if faults:
-            return Checked(submission, tuple(faults))
+            return CheckedSubmission(submission, tuple(faults))
         with catalogue.standing_in(one for one in stand_ins if one is not None):
             found = _recomputed(submission, panel, lock, results, log)
     except InputError as error:
-        return Checked(submission, (f"{submission.folder}: {error}",))
+        return CheckedSubmission(submission, (f"{submission.folder}: {error}",))
     faults = found.faults
     missing = tuple(_not_checked(submission))
     if faults or found.results is None:
-        return Checked(submission, tuple(faults), missing)
+        return CheckedSubmission(submission, tuple(faults), missing)
     checked = CheckRecord(
         submission=record,
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -256,10 +244,20 @@ def check(folder: str | Path, *, keep: bool = True) -> Checked:
     )
     forged = _held_before(submission, checked)
     if forged:
-        return Checked(submission, tuple(forged), missing)
+        return CheckedSubmission(submission, tuple(forged), missing)
     if keep:
         write_text(submission.folder / CHECK, json_text(checked.plain()) + "\n")
-    return Checked(submission, (), missing, checked)
+    return CheckedSubmission(submission, (), missing, checked, _as_submitted(submission, lock))
+
+
+def _as_submitted(submission: Submission, lock: Lock) -> frozenset[str]:
+    given = {*submission.record.scores} - {*_computable(submission)}
+    combined = {
+        one.name
+        for one in lock.design.candidates
+        if one.x_ensemble is not None and given & {part.name for part in one.x_ensemble.members}
+    }
+    return frozenset(given | combined)
 
 
 def _held_before(submission: Submission, checked: CheckRecord) -> list[str]:
@@ -272,7 +270,7 @@ def _held_before(submission: Submission, checked: CheckRecord) -> list[str]:
         return []
     before = found[1]
     theirs, ours = (
-        {name: value for name, value in one.plain().items() if name not in _OF_THE_DAY}
+        {name: value for name, value in one.plain().items() if name not in _PASSED["of_the_day"]}
         for one in (before, checked)
     )
     path = submission.folder / CHECK
@@ -284,11 +282,11 @@ def _held_before(submission: Submission, checked: CheckRecord) -> list[str]:
 def _passed_over(schema: int, of: Schema, writer: str | None) -> frozenset[str]:
     """The fields of a file that need not be what they are today.
 
-    Those of an earlier schema may also lack what a later one added.
+    Those of an earlier schema, or of another version of the package, may lack what was added since.
     """
     if schema < of.current:
-        return frozenset((*_WORDS, *_VERDICTS, _ADDED))
-    return frozenset() if writer == __version__ else frozenset(_WORDS)
+        return frozenset((*_PASSED["words"], *_PASSED["verdicts"], _ADDED))
+    return frozenset() if writer == __version__ else frozenset((*_PASSED["words"], _ADDED))
 
 
 def _of_others(
@@ -307,7 +305,7 @@ def _of_others(
         said = "own runs" if record.retrained else f"panel {panel.name!r}"
         yield f"{where / LOCK}: was made on {made}, the card says {said}"
     elif not record.retrained:
-        theirs = next(one for one in lock.x_lock.x_sources if one.repo == f"{PREFIX}{home}")
+        theirs = next(one for one in lock.x_lock.x_sources if one.repo == f"{PANEL}{home}")
         if theirs.fingerprint != panel.entry.fingerprint:
             yield (
                 f"{where / LOCK}: was made on runs {theirs.fingerprint} of that panel, it has "
@@ -376,25 +374,38 @@ def _stand_in(name: str, score: ScoreRecord, lock: Lock) -> Indicator | None:
 
 
 def _installed(submission: Submission, lock: Lock, log: RunLog) -> Iterator[str]:
-    """Where the package of a score is installed, that its numbers are the submitted ones."""
+    """Where the package of a score is installed, that it computes the numbers, and causally.
+
+    Raises:
+        InputError: it is not causal.
+    """
+    tried: dict[str, Tried] = {}
     for name in _computable(submission):
-        score, parameters = submission.record.scores[name], dict(parameters_of(lock, name))
+        score, indicator = submission.record.scores[name], catalogue.get(name)
+        if score.kind != indicator.kind:
+            yield (
+                f"{submission.folder}: the card says that {name} is {score.kind}; by the columns "
+                f"that it reads ({', '.join(indicator.needs)}) it is {indicator.kind}"
+            )
         for window in score.windows or (None,):
+            parameters = dict(parameters_of(lock, name))
             if window is not None and score.window_parameter is not None:
                 parameters[score.window_parameter] = window
-            column = score.column(name, window)
-            found = catalogue.compute(log, name, **parameters)
-            own, steps = log.panel(column).values, found.steps
-            for row, run in enumerate(found.runs):
-                for at in range(int(found.present[row].sum())):
-                    mine, theirs = float(found.values[row, at]), float(own[row, at])
-                    if not _same(theirs, mine):
-                        yield (
-                            f"{submission.folder / SCORES}: {column} of run {run} at step "
-                            f"{steps[row, at]:,}: submitted {theirs:.9g}, {score.package} computes "
-                            f"{mine:.9g}"
-                        )
-                        return
+            tried[score.column(name, window)] = Tried(indicator, parameters, 1)
+    by_itself = alone(list(tried.values()), log)
+    for column, trial in tried.items():
+        found = catalogue.compute(log, trial.indicator, **trial.parameters)
+        refuse_peeking(trial, found, by_itself[trial.key])
+        own, steps = log.panel(column).values, found.steps
+        for row, at in np.argwhere(found.present).tolist():
+            mine, theirs = float(found.values[row, at]), float(own[row, at])
+            if not _same(theirs, mine):
+                yield (
+                    f"{submission.folder / SCORES}: {column} of run {found.runs[row]} at step "
+                    f"{steps[row, at]:,}: submitted {theirs:.9g}, {trial.indicator.package} "
+                    f"computes {mine:.9g}"
+                )
+                return
 
 
 def _computable(submission: Submission) -> list[str]:
@@ -422,7 +433,7 @@ def _recomputed(
     design = _expected(panel, lock, retrained=retrained)
     explore, _ = part_of(log, design, "explore")
     again, _ = make_lock(design, prepare(explore, design))
-    theirs, ours = (_without(one.plain(), _OF_THE_LOCK) for one in (lock, again))
+    theirs, ours = (_without(one.plain(), _PASSED["of_the_lock"]) for one in (lock, again))
     for one in (theirs, ours):
         one.pop("meta", None)
     if retrained:  # whose other columns were left behind
@@ -435,16 +446,17 @@ def _recomputed(
     if faults:
         return _Found(faults)
     judged, _ = part_of(log, lock.design, "held-out")
-    judged.looks = None  # its author has looked, and the ledger here is that of this machine
-    evaluated = evaluate_lock(dataclasses.replace(lock, path=None), judged).results
-    theirs, ours = (_without(one.plain(), _OF_THE_RESULTS) for one in (results, evaluated))
+    # Its author has looked, and the ledger here is that of this machine.
+    evaluated = evaluate_lock(dataclasses.replace(lock, path=None), judged, counted=True).results
+    both = (results.as_read(), evaluated.plain())
+    theirs, ours = (_without(one, _PASSED["of_the_results"]) for one in both)
     for one in (theirs, ours):
-        for name in _LEFT_OUT:
+        for name in _PASSED["left_out"]:
             one.pop(name, None)
         one["indicators"] = {item["name"]: item for item in one["indicators"]}
     provenance = ours["x_provenance"]
     if retrained:
-        ours["x_sources"] = theirs["x_sources"]
+        ours["x_sources"] = theirs.get("x_sources", [])
         provenance["evaluation_fingerprint"] = theirs["x_provenance"]["evaluation_fingerprint"]
         ours["meta"]["run_id"] = theirs["meta"]["run_id"]
     else:
@@ -490,7 +502,7 @@ def _expected(panel: FrozenPanel, lock: Lock, *, retrained: bool) -> Design:
     return own.replace(**fields)
 
 
-def _without(plain: dict[str, Any], left_out: Mapping[str, set[str]]) -> dict[str, Any]:
+def _without(plain: dict[str, Any], left_out: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Plain data without some keys of some sections."""
     return {
         key: {name: value for name, value in part.items() if name not in left_out.get(key, ())}

@@ -35,11 +35,11 @@ from gmb_hf.benchmark.prepare import Entry, entries_of
 from gmb_hf.benchmark.results import Results
 from gmb_hf.design.lock import Lock
 from gmb_hf.hub.cards import CARD, Card, render_card
-from gmb_hf.hub.panels import PREFIX, FrozenPanel
+from gmb_hf.hub.panels import FrozenPanel
 from gmb_hf.hub.sources import read_runs
 from gmb_hf.indicators.catalogue import KINDS, Indicator, Kind, compute
 from gmb_hf.runs.columns import KEYS
-from gmb_hf.runs.metadata import COLUMN_FAMILIES
+from gmb_hf.runs.metadata import COLUMN_FAMILIES, PANEL
 from gmb_hf.runs.runlog import RunLog
 
 KEY = "gmb_submission"
@@ -247,7 +247,7 @@ def submit(
     own = None if retrained else found.read()
     if own is not None and not set(log.runs) <= set(own.runs):
         given = " ".join(one_line(str(one)) for one in runs)
-        raise InputError(f"--runs {given}: not those of {PREFIX}{home}, on which {lock} was made")
+        raise InputError(f"--runs {given}: not those of {PANEL}{home}, on which {lock} was made")
     files: dict[str, pa.Array] = {}
     about: dict[str, ScoreRecord] = {}
     for indicator, score in third_party(frozen, log, task_aware=task_aware):
@@ -297,7 +297,7 @@ def submit(
 def panel_of_lock(lock: Lock) -> str | None:
     """The panel whose runs a lock was made on; None where it was made on others."""
     found = {one.repo for one in lock.x_lock.x_sources if one.what == "runs"}
-    named = [one.removeprefix(PREFIX) for one in found if one.startswith(PREFIX)]
+    named = [one.removeprefix(PANEL) for one in found if one.startswith(PANEL)]
     return named[0] if len(found) == len(named) == 1 else None
 
 

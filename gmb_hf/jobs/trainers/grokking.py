@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--track", action="append", default=[], metavar="TRACKER")
     options = parser.parse_args(arguments)
 
-    from gmb_hf.hub.sources import data_source
+    from gmb_hf.hub.datasets import data_source
     from gmb_hf.training.config import parse_seeds
     from gmb_hf.training.launch import exit_code, make_accelerator
     from gmb_hf.training.presets import preset

@@ -92,6 +92,10 @@ def train(options: argparse.Namespace) -> None:
             listener=bar,
         )
     if accelerator.is_main_process:
+        from gmb_hf.hub.models import write_cards
+
+        for note in write_cards(options.out)[1]:
+            print(f"note: {note}", file=sys.stderr)
         print("\n".join(map(str, folders)))
         command = ["gmb", "heldout", "--checkpoint", *map(str, folders), "--text"]
         known = options.test_text or options.text

@@ -13,7 +13,6 @@ the same on one process.
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -72,10 +71,12 @@ def train(options: argparse.Namespace) -> None:
     )
     if finished is None:
         return
-    for note in finished.notes:
+    from gmb_hf.hub.models import write_cards
+
+    for note in (*finished.notes, *write_cards(options.out)[1]):
         print(f"note: {note}")
-    print("\n".join(str(path) for path in finished.paths))
-    print(f"next: {shlex.join(finished.following)}")
+    print("\n".join(str(path) for path in finished.files))
+    print(f"next: {finished.following}")
 
 
 if __name__ == "__main__":

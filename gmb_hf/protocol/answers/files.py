@@ -8,7 +8,6 @@ left out. Further keys are passed over.
 
 from __future__ import annotations
 
-import codecs
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from gmb_hf._version import __version__
 from gmb_hf.base.documents import Section
 from gmb_hf.base.errors import InputError, positive_int, repeated
-from gmb_hf.base.files import atomic_path, check_file, parse_json, read_text, write_jsonl
+from gmb_hf.base.files import CUT_OFF, atomic_path, parse_json, read_lines, read_text, write_jsonl
 from gmb_hf.runs.columns import KEYS, natural_key
 from gmb_hf.runs.joining import MADE_BY
 from gmb_hf.tasks.text import disagreement
@@ -79,29 +78,23 @@ def read_answers(path: str | Path) -> tuple[ModelAnswer, ...]:
             given), an answer given twice, a run with two seeds, or a last line that is cut off.
     """
     place = Path(path)
-    check_file(place)
     found: list[ModelAnswer] = []
     lines: dict[tuple[str, int, str, int], int] = {}
     seeds: dict[str, int | None] = {}
-    with place.open("rb") as file:
-        for number, raw in enumerate(file, start=1):
-            if number == 1:
-                raw = raw.removeprefix(codecs.BOM_UTF8)
-            if not raw.strip():
-                continue
-            where = f"{place}:{number}"
-            answer = _parsed(raw, where)
-            run, seed = answer.run, answer.seed
-            first = lines.setdefault((run, answer.step, answer.prompt, answer.sample), number)
-            if first != number:
-                raise InputError(
-                    f"{where}: run {run!r}, step {answer.step}, sample {answer.sample} of this "
-                    f"prompt stands in line {first} already; remove one, or number the samples"
-                )
-            if seeds.setdefault(run, seed) != seed:
-                what = f"run {run!r} has the seed {seed} here and {seeds[run]} before"
-                raise InputError(f"{where}: {what}; name the runs apart")
-            found.append(answer)
+    for number, line in read_lines(place):
+        where = f"{place}:{number}"
+        answer = _parsed(line, where)
+        run, seed = answer.run, answer.seed
+        first = lines.setdefault((run, answer.step, answer.prompt, answer.sample), number)
+        if first != number:
+            raise InputError(
+                f"{where}: run {run!r}, step {answer.step}, sample {answer.sample} of this "
+                f"prompt stands in line {first} already; remove one, or number the samples"
+            )
+        if seeds.setdefault(run, seed) != seed:
+            what = f"run {run!r} has the seed {seed} here and {seeds[run]} before"
+            raise InputError(f"{where}: {what}; name the runs apart")
+        found.append(answer)
     if not found:
         raise InputError(f"{place}: holds no answers; a line is one JSON object {_FORM}")
     return tuple(found)
@@ -138,18 +131,13 @@ def _short(text: str) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
 
 
-def _parsed(raw: bytes, where: str) -> ModelAnswer:
+def _parsed(line: str, where: str) -> ModelAnswer:
     try:
-        item = parse_json(raw.decode("utf-8"), where=where)
-    except (UnicodeDecodeError, InputError) as error:
-        if not raw.endswith(b"\n"):
-            raise InputError(
-                f"{where}: ends in the middle of a line; whatever wrote it was stopped: write it "
-                "again, or remove this line"
-            ) from None
-        if isinstance(error, InputError):
+        item = parse_json(line, where=where)
+    except InputError:
+        if line.endswith("\n"):
             raise
-        raise InputError(f"{where}: is not UTF-8 text (byte {error.start} of the line)") from None
+        raise InputError(f"{where}: {CUT_OFF}") from None
     if not isinstance(item, dict):
         raise InputError(f"{where}: is no JSON object {_FORM}")
     return ModelAnswer.parse(item, where=where)
@@ -220,15 +208,16 @@ class CheckpointScores:
     def table(self) -> pa.Table:
         """Rows by run and step, with the columns above."""
         rows = sorted(self.rows, key=lambda row: (natural_key(row.run), row.step))
-        kinds = {"run": pa.string(), "step": pa.int64(), "seed": pa.int64()}
-        kinds |= {"score": pa.float64(), _COUNT: pa.int64()}
-        if all(row.seed is None for row in rows):
-            del kinds["seed"]
-        columns = {key: [getattr(row, key) for row in rows] for key in kinds}
-        arrays = [pa.array(columns[key], kind) for key, kind in kinds.items()]
-        names = [self.name if key == "score" else key for key in kinds]
-        made_by = pa.array([self.made_by] * len(rows), pa.string())
-        return pa.table([*arrays, made_by], names=[*names, MADE_BY])
+        columns = {
+            "run": pa.array([row.run for row in rows], pa.string()),
+            "step": pa.array([row.step for row in rows], pa.int64()),
+            "seed": pa.array([row.seed for row in rows], pa.int64()),
+            self.name: pa.array([row.score for row in rows], pa.float64()),
+            _COUNT: pa.array([row.answers for row in rows], pa.int64()),
+            MADE_BY: pa.array([self.made_by] * len(rows), pa.string()),
+        }
+        table = pa.table(columns)
+        return table.drop("seed") if table["seed"].null_count == len(rows) else table
 
 
 def check_scores_path(path: str | Path, name: str) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import io
 import logging
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -25,12 +26,12 @@ from numpy.typing import NDArray
 from gmb_hf._version import __version__
 from gmb_hf.base import escape, extras, stats
 from gmb_hf.base.documents import Record
-from gmb_hf.base.errors import InputError, choose, first_line, positive_int, repeated, unknown
+from gmb_hf.base.errors import InputError, choose, first_line, nearest, positive_int, repeated
 from gmb_hf.base.files import read_bytes, read_json, write_json
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.protocol.language.heldout import load_checkpoint, named_checkpoints
 from gmb_hf.report import style
-from gmb_hf.report.sheet import Sheet
+from gmb_hf.report.sheet import Sheet, sentences_of
 from gmb_hf.training.launch import chosen_device
 from gmb_hf.training.seeds import versions
 from gmb_hf.training.settings import config_hash
@@ -171,9 +172,9 @@ def evaluate_standard(
     with extras.needing("gmb benchmark"):
         import lm_eval  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
     chosen = chosen_device(device)
-    local = {word: _LocalTask.read(Path(word)) for word in tasks if Path(word).suffix in _LOCAL}
+    local = {word: _local_task(Path(word)) for word in tasks if Path(word).suffix in _LOCAL}
     manager = _manager([word for word in tasks if word not in local])
-    specs = [local[word].spec if word in local else word for word in tasks]
+    specs = [local[word][0] if word in local else word for word in tasks]
     used = {**versions(), "datasets": version("datasets"), "lm_eval": version("lm_eval")}
     settings = {"tasks": [*tasks], "num_fewshot": shots, "limit": limit, "seed": _SEED}
     found, models = {}, {}
@@ -182,7 +183,7 @@ def evaluate_standard(
         key = {
             "model": checkpoint.identity,
             "settings": settings,
-            "local": {word: task.content_hash for word, task in local.items()},
+            "local": {word: digest for word, (_, digest) in local.items()},
             "versions": used,
         }
         path = Path(out) / "samples" / f"{config_hash({'name': name})[:16]}.json"
@@ -214,39 +215,29 @@ def evaluate_standard(
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class _LocalTask:
-    """A task in a YAML file: what lm-eval is given, its folder, and a hash of it with its data."""
+def _local_task(path: Path) -> tuple[dict[str, Any], str]:
+    """What lm-eval is given of a task in a YAML file, and a hash of the file with its data."""
+    from lm_eval.tasks._yaml_loader import load_yaml  # type: ignore[import-not-found,unused-ignore]
 
-    path: Path
-    spec: dict[str, Any]
-    content_hash: str
-
-    @classmethod
-    def read(cls, path: Path) -> _LocalTask:
-        from lm_eval.tasks._yaml_loader import load_yaml  # type: ignore[import-not-found,unused-ignore]
-
-        digest = hashlib.sha256(read_bytes(path))
-        try:
-            spec = load_yaml(path)  # with what it includes
-        except Exception as error:  # of YAML, or of a function that the file names
-            raise InputError(f"{path}: cannot be read as YAML: {first_line(error)}") from None
-        if not isinstance(spec, dict) or not isinstance(spec.get("task"), str):
-            raise InputError(f"{path}: is no task of lm-eval; it has no line `task: NAME`")
-        options = spec.get("dataset_kwargs")
-        if isinstance(options, dict) and "data_files" in options:
-            files = options["data_files"]
-            given = files if isinstance(files, dict) else {"train": files}
-            placed: dict[str, list[str]] = {}
-            for split, names in given.items():
-                beside = [
-                    path.parent / one for one in ([names] if isinstance(names, str) else names)
-                ]
-                for one in beside:
-                    digest.update(hashlib.sha256(read_bytes(one)).digest())
-                placed[str(split)] = [str(one.resolve()) for one in beside]
-            spec["dataset_kwargs"] = {**options, "data_files": placed}
-        return cls(path, spec, digest.hexdigest())
+    digest = hashlib.sha256(read_bytes(path))
+    try:
+        spec = load_yaml(path)  # with what it includes
+    except Exception as error:  # of YAML, or of a function that the file names
+        raise InputError(f"{path}: cannot be read as YAML: {first_line(error)}") from None
+    if not isinstance(spec, dict) or not isinstance(spec.get("task"), str):
+        raise InputError(f"{path}: is no task of lm-eval; it has no line `task: NAME`")
+    options = spec.get("dataset_kwargs")
+    if isinstance(options, dict) and "data_files" in options:
+        files = options["data_files"]
+        given = files if isinstance(files, dict) else {"train": files}
+        placed: dict[str, list[str]] = {}
+        for split, names in given.items():
+            beside = [path.parent / one for one in ([names] if isinstance(names, str) else names)]
+            for one in beside:
+                digest.update(hashlib.sha256(read_bytes(one)).digest())
+            placed[str(split)] = [str(one.resolve()) for one in beside]
+        spec["dataset_kwargs"] = {**options, "data_files": placed}
+    return spec, digest.hexdigest()
 
 
 @functools.cache
@@ -263,13 +254,11 @@ def _manager(names: Sequence[str]) -> Any:
     manager = _index(bool(names))
     for name in names:
         if name not in manager.all_tasks:
-            hint = "; a task of your own is given by its file, e.g. mine.yaml"
-            error = unknown("task", name, manager.all_tasks, where="--tasks")
-            guess = str(error).partition(" Did you mean ")[2]
-            known = f"lm-eval knows {len(manager.all_tasks):,} tasks{hint}"
+            guess = nearest(name, sorted(manager.all_tasks))
             raise InputError(
-                f"--tasks: task {name!r} is unknown; {known}."
-                + (f" Did you mean {guess}" if guess else "")
+                f"--tasks: task {name!r} is unknown; lm-eval knows {len(manager.all_tasks):,} "
+                "tasks; a task of your own is given by its file, e.g. mine.yaml."
+                + (f" Did you mean {guess!r}?" if guess else "")
             )
     return manager
 
@@ -387,17 +376,14 @@ def _scores(name: str, held: Mapping[str, Any]) -> Iterator[TaskScore]:
     for task, results in held["results"].items():
         for one in results:
             values = held["samples"][task].get(f"{one['metric']},{one['filter']}", [])
-            shares = bool(values) and all(0 <= value <= 1 for value in values)
             low = high = None
             if one["stderr"] is not None:
                 reach = _REACH * one["stderr"]
                 low, high = one["value"] - reach, one["value"] + reach
-                if shares:
+                if values and min(values) >= 0 and max(values) <= 1:
                     low, high = max(0.0, low), min(1.0, high)
-            yield TaskScore(
-                *(name, task, one["metric"], one["filter"], one["value"], one["stderr"], low, high),
-                *(held["tasks"][task]["samples"], one["higher_is_better"]),
-            )
+            count = held["tasks"][task]["samples"]
+            yield TaskScore(name, task, low=low, high=high, samples=count, **one)
 
 
 def _comparisons(
@@ -413,20 +399,17 @@ def _comparisons(
             np.array(found[name]["samples"][score.task].get(key, []), dtype=np.float64)
             for name in (score.model, base)
         )
-        if not mine.size or mine.size != other.size or not _is_mean(mine, score.value):
+        is_mean = mine.size and math.isclose(mine.mean(), score.value, rel_tol=1e-6, abs_tol=1e-9)
+        if mine.size != other.size or not is_mean:
             without.append(f"{score.task} {score.metric}")
             continue
         pairs.append(_comparison(score, base, mine, other))
     after = stats.holm([pair.p_value for pair in pairs])
     adjusted = [replace(pair, p_adjusted=p) for pair, p in zip(pairs, after, strict=True)]
+    if not without:
+        return adjusted, []
     names = ", ".join(dict.fromkeys(without))
-    return adjusted, [f"no paired test where a metric is no mean over samples: {names}"] * bool(
-        names
-    )
-
-
-def _is_mean(values: NDArray[np.float64], aggregate: float) -> bool:
-    return math.isclose(float(values.mean()), aggregate, rel_tol=1e-6, abs_tol=1e-9)
+    return adjusted, [f"no paired test where a metric is no mean over samples: {names}"]
 
 
 def _comparison(
@@ -437,11 +420,8 @@ def _comparison(
     error = float(gaps.std(ddof=1) / math.sqrt(n)) if n > 1 else 0.0
     reach = _REACH * error
     return TaskComparison(
-        model=score.model,
+        **{name: getattr(score, name) for name in ("model", "task", "metric", "filter")},
         baseline=base,
-        task=score.task,
-        metric=score.metric,
-        filter=score.filter,
         difference=mean,
         stderr=error,
         low=mean - reach,
@@ -460,11 +440,9 @@ def _silent(quiet: bool) -> Iterator[None]:
     logger = logging.getLogger(LIBRARY)
     before = logger.level
     logger.setLevel(logging.ERROR)
+    out, err = (io.StringIO(), io.StringIO()) if quiet else (sys.stdout, sys.stderr)
     try:
-        with contextlib.ExitStack() as stack:
-            if quiet:
-                stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
-                stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             yield
     finally:
         logger.setLevel(before)
@@ -473,9 +451,8 @@ def _silent(quiet: bool) -> Iterator[None]:
 def standard_tables(found: Standard) -> list[Table]:
     """Every score, the comparisons, and each task's version and data."""
     scores = [Column(name, take=name) for name in ("task", "metric", "filter", "model")]
-    scores += [
-        Column(name, escape.number, take=name) for name in ("value", "stderr", "low", "high")
-    ]
+    numbers = ("value", "stderr", "low", "high")
+    scores += [Column(name, escape.number, take=name) for name in numbers]
     scores.append(Column("samples", escape.steps, take="samples"))
     said = "Benchmarks by lm-eval; low and high are 1.96 standard errors from the value"
     tables = [Table.of(found.scores, scores, "benchmark", said)]
@@ -484,19 +461,14 @@ def standard_tables(found: Standard) -> list[Table]:
         numbers = ("difference", "stderr", "low", "high")
         pairs += [Column(name, escape.number, take=name) for name in numbers]
         pairs += [Column(name, escape.steps, take=name) for name in ("better", "worse", "samples")]
-        pairs += [
-            Column(name, escape.p_value, take=f"{name}") for name in ("p_value", "p_adjusted")
-        ]
-        test = "p: sign-flip permutation test of paired samples, Holm-adjusted over all rows"
-        made = Table.of(
-            found.comparisons,
-            pairs,
-            "comparison",
-            f"Difference from {found.baseline} on equal samples",
-        )
-        tables.append(replace(made, notes=(test,)))
+        tests = ("p_value", "p_adjusted")
+        pairs += [Column(name, escape.p_value, take=name) for name in tests]
+        said = f"Difference from {found.baseline} on equal samples"
+        note = "p: sign-flip permutation test of paired samples, Holm-adjusted over all rows"
+        made = Table.of(found.comparisons, pairs, "comparison", said)
+        tables.append(replace(made, notes=(note,)))
     about = ("version", "num_fewshot", "samples", "of", "output_type", "dataset", "split")
-    columns = [Column("task"), *(Column(name) for name in about)]
+    columns = [Column(name) for name in ("task", *about)]
     rows = [
         (task, *(None if one[name] is None else str(one[name]) for name in about))
         for task, one in found.tasks.items()
@@ -536,11 +508,8 @@ def standard_bars(found: Standard) -> Figure:
         panel.set_ylim(len(rows) - 0.5, -0.5)
         panel.tick_params(axis="y", length=0)
         panel.set_xlabel("score, with 1.96 standard errors")
-        if all(
-            one.high is not None and one.low >= 0 and one.high <= 1
-            for one in found.scores
-            if one.low is not None
-        ):
+        bounds = [end for one in found.scores for end in (one.low, one.high) if end is not None]
+        if all(0 <= end <= 1 for end in bounds):
             panel.set_xlim(0, 1)
         panel.grid(axis="x", color=style.RULE, lw=0.5)
         figure.legend(loc="outside upper left", ncols=min(3, len(models)))
@@ -568,14 +537,5 @@ def write_standard(found: Standard, out: str | Path, *, figures: bool = True) ->
 
 def sentences(found: Standard) -> list[str]:
     """Of each comparison whose adjusted p is below .05 a sentence, else one that none is."""
-    clear = [
-        one for one in found.comparisons if one.p_adjusted is not None and one.p_adjusted < 0.05
-    ]
-    said = [
-        f"{one.task}: {one.model} has {one.metric} {one.difference:+.3f} against {one.baseline} "
-        f"on the same {one.samples} samples (adjusted p {escape.p_value(one.p_adjusted)})."
-        for one in clear
-    ]
-    if found.comparisons and not clear:
-        said = [f"No difference from {found.baseline} is clear at an adjusted p of .05."]
-    return said
+    about = {"found": found, "p_value": escape.p_value}
+    return sentences_of("standard.j2", "gmb_hf.protocol.answers", **about)

@@ -29,11 +29,12 @@ from numpy.typing import NDArray
 from pydantic import model_validator
 from torch import Tensor
 
-from gmb_hf.base.documents import plain_data
+from gmb_hf.base.documents import load_yaml, plain_data
 from gmb_hf.base.errors import InputError, choose, positive_int
 from gmb_hf.base.files import read_json, whole_folder, write_json
+from gmb_hf.base.pretrained import write_hashes
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
-from gmb_hf.protocol.sequential.config import refuse_variant
+from gmb_hf.protocol.sequential.config import SHAPE, refuse_variant
 from gmb_hf.protocol.sequential.folder import VariantFolder
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks import incontext
@@ -54,6 +55,7 @@ from gmb_hf.training.settings import (
     Whole,
     config_hash,
     one_of,
+    preset_sections,
 )
 from gmb_hf.training.stacked import StackedModel, pull_matrices, seeded_model, shape_fields
 from gmb_hf.training.tracking import Tracking
@@ -122,9 +124,7 @@ class PromptSettings(SettingsSection):
         for name, fits in (("prime", not real), ("dimension", real), ("noise", real)):
             if getattr(self, name) and not fits:
                 raise InputError(f"{name} is not for {self.rule}; leave it out")
-        task = self.build()
-        if isinstance(task, incontext.InContextTask):
-            task.held_out(self.held_out, self.data_seed)
+        self.functions()
         check_block(self.examples or 0, self.block or 0, "prompt.block")
 
     def build(self) -> incontext.InContextTask | incontext.LinearReal:
@@ -133,6 +133,18 @@ class PromptSettings(SettingsSection):
         if self.rule == incontext.REAL:
             return incontext.LinearReal(self.dimension or 0, self.examples, self.noise)
         return incontext.InContextTask(self.rule, self.prime or 0, self.examples)
+
+    def functions(self) -> tuple[Ints | None, Ints | None]:
+        """Those that are trained on and those held out; None where a function comes but once."""
+        task = self.build()
+        if isinstance(task, incontext.LinearReal):
+            return None, None
+        return task.held_out(self.held_out, self.data_seed)
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """Those in a row whose next token is an answer."""
+        return tuple(range(1, self.tokens - 1, 2))
 
     @property
     def tokens(self) -> int:
@@ -217,60 +229,28 @@ class InContextConfig(Config):
 
     def design(self) -> dict[str, Any]:
         """What decides the numbers, except seeds and variants, as plain data for YAML."""
-        model = dict(self.model)
+        model = {name: getattr(self.model, name) for name in _SHAPE}
         training = plain_data(self.training.identity())
-        return {
-            "prompt": self.prompt.identity(),
-            "model": {name: model[name] for name in _SHAPE},
-            "training": training,
-        }
+        return {"prompt": self.prompt.identity(), "model": model, "training": training}
 
     def hash(self) -> str:
         """SHA-256 of `design`, 64 hex digits."""
         return config_hash(self.design())
 
 
-_SHAPE = (
-    *("layers", "heads", "width", "mlp_width", "activation", "tied"),
-    *("initializer_range", "layer_norm"),
-)
+_SHAPE = (*SHAPE, "layer_norm")
 """The fields of the model that all variants share."""
 
 
-def quick(rule: str) -> InContextConfig:
-    """Minutes on two cores: p = 11, a few examples, and steps enough for the rule to be learned.
-
-    `linear` begins with four values of x: with all eleven at once it stays on its first plateau,
-    where models tell constant functions from others and no more, for all of these steps.
-    """
-    model = ModelSettings(
-        layers=3, heads=4, width=64, mlp_width=256, activation="gelu_new", initializer_range=0.1
-    )
-    training = StreamTraining(steps=1000, checkpoint_every=50)
-    prompt = PromptSettings(rule=rule)
-    if rule == "linear":
-        prompt = PromptSettings(rule=rule, examples=6)
-        training = training.replace(steps=4200, checkpoint_every=100, different=0.5, first_values=4)
-    elif rule == incontext.REAL:
-        training = training.replace(steps=3000, checkpoint_every=100)
-    return InContextConfig(preset="quick", prompt=prompt, model=model, training=training)
-
-
-def smoke(rule: str) -> InContextConfig:
-    """A tiny model and a few steps, for tests of the machinery."""
-    model = ModelSettings(layers=2, heads=2, width=16, mlp_width=16)
-    training = StreamTraining(steps=8, checkpoint_every=4, batch=8, warmup=2)
-    prompt = PromptSettings(rule=rule, examples=4, asked=16, asked_at_end=64)
-    return InContextConfig(preset="smoke", prompt=prompt, model=model, training=training)
-
-
-PRESETS = {"quick": quick, "smoke": smoke}
+PRESETS: dict[str, dict[str, Any]] = load_yaml(Path(__file__).with_name("presets.yaml"))
 
 
 def preset(name: str, rule: str) -> InContextConfig:
     """The config of that name for a rule; of unknown names `InputError` names the nearest."""
     choose("rule", rule, (*incontext.RULES, incontext.REAL), where="--rule")
-    return PRESETS[choose("preset", name, tuple(PRESETS))](rule)
+    sections = preset_sections(PRESETS, name, rule)
+    sections["prompt"] = {"rule": rule, **sections.get("prompt", {})}
+    return InContextConfig.from_dict(sections)
 
 
 def model_shape(config: InContextConfig, variant: Variant) -> GrokkingTransformerConfig:
@@ -314,7 +294,6 @@ class Questions:
     ) -> None:
         rng = np.random.default_rng([_QUESTIONS, prompt.data_seed, stream])
         self._prompt, task = prompt, prompt.build()
-        self._positions = tuple(range(1, prompt.tokens - 1, 2))
         self.bayes_accuracy: Floats | None = None
         if isinstance(task, incontext.LinearReal):
             self._x, self._y = task.draw(rng, count)
@@ -345,7 +324,7 @@ class Questions:
 
         An answer is right if its token alone scores highest.
         """
-        like, positions = weights[EMBEDDING], self._positions
+        like, positions = weights[EMBEDDING], self._prompt.positions
         models, words = like.shape[:2]
 
         def answered(part: slice) -> tuple[Tensor, Tensor]:
@@ -366,7 +345,7 @@ class Questions:
 
     def model_outcomes(self, model: GrokkingTransformerForCausalLM) -> tuple[Floats, Floats | None]:
         """As `outcomes` of one model, [1, E, P], through its own forward."""
-        places, table = torch.tensor(self._positions), model.get_input_embeddings().weight
+        places, table = torch.tensor(self._prompt.positions), model.get_input_embeddings().weight
 
         def answered(part: slice) -> tuple[Tensor, Tensor]:
             if self._prompt.rule == incontext.REAL:
@@ -459,10 +438,7 @@ def question_sets(prompt: PromptSettings, count: int) -> dict[str, Questions]:
 
     Those held out come first; of rules whose functions come once there are no others.
     """
-    task = prompt.build()
-    trained, held = (None, None)
-    if isinstance(task, incontext.InContextTask):
-        trained, held = task.held_out(prompt.held_out, prompt.data_seed)
+    trained, held = prompt.functions()
     made = {HELD_OUT: Questions(prompt, held, count, 0)}
     if trained is not None:
         made[TRAINED] = Questions(prompt, trained, count, 1)
@@ -496,11 +472,7 @@ class Stream:
         most = config.prompt.prime or 0
         first = min(config.training.first_values or most, most)
         self.values, self._lately = np.full(len(seeds), first), np.zeros(len(seeds))
-        self._task, prompt = config.prompt.build(), config.prompt
-        self._functions: Ints | None = None
-        if isinstance(self._task, incontext.InContextTask):
-            self._functions = self._task.held_out(prompt.held_out, prompt.data_seed)[0]
-        self._positions = tuple(range(1, prompt.tokens - 1, 2))
+        self._task, self._functions = config.prompt.build(), config.prompt.functions()[0]
         self._forward: RowForward | None = None
 
     @cached_property
@@ -520,7 +492,7 @@ class Stream:
             drawn = [self._task.draw(rng, batch) for rng in self._draws()]
             values = torch.cat([vectors(x, y) for x, y in drawn]).to(like)
             answers = torch.stack([torch.from_numpy(y) for _, y in drawn]).to(like)
-            given = (values, self._positions, answers, like.shape[1] - 2)
+            given = (values, self.config.prompt.positions, answers, like.shape[1] - 2)
             errors = VectorForward(self.shape, *given).errors(self.model.weights)
             return errors.mean(1) / self._task.dimension, like.new_empty(0)
         self.drawn = np.stack(
@@ -539,7 +511,9 @@ class Stream:
         pulls = pull_matrices(tokens.cpu(), self.shape)
         if pulls is not None:
             self.model.pull(pulls.to(like))
-        tree = unshared_tree(tokens, self._positions, vocab_size=like.shape[1], dtype=like.dtype)
+        tree = unshared_tree(
+            tokens, self.config.prompt.positions, vocab_size=like.shape[1], dtype=like.dtype
+        )
         if self._forward is None:
             self._forward = RowForward(self.shape, tree, len(self.seeds))
         self._forward.read(tree)
@@ -589,20 +563,14 @@ class Stream:
     @property
     def looks(self) -> bool:
         """Whether `widen` looks at this step's rows."""
-        narrow = (
-            self.config.training.first_values is not None
-            and self.config.prompt.rule != incontext.REAL
-        )
-        return (
-            narrow
-            and self.model.step % LOOK_EVERY == 0
-            and bool((self.values < self.config.prompt.prime).any())
-        )
+        if self.config.training.first_values is None or self.model.step % LOOK_EVERY:
+            return False
+        return bool((self.values < self.config.prompt.prime).any())
 
     def state(self) -> dict[str, Tensor]:
         """All that is needed to go on, except the curves (`rows`)."""
-        mine = {"icl.values": self.values, "icl.lately": self._lately}
-        return {**self.model.state(), **{k: torch.from_numpy(v) for k, v in mine.items()}}
+        values, lately = map(torch.from_numpy, (self.values, self._lately))
+        return {**self.model.state(), "icl.values": values, "icl.lately": lately}
 
     def load_state(self, tensors: Mapping[str, Tensor], rows: Rows) -> None:
         """Go on from what `state` returned, and the curves at that moment."""
@@ -691,19 +659,12 @@ class InContextFolder(VariantFolder):
 
     def write(self, stream: Stream) -> None:
         """Write curves, models' results of a group of seeds that has finished, results last."""
-        config, name = stream.config, group_name(stream.seeds)
-        log = stream.rows.log(stream.seeds, self._about(config, stream.variant))
-        log.write(self.path / "logs" / stream.variant.name / f"{name}.parquet")
-        results = stream.results()
-        write_json(self.path / RESULTS / f"{stream.variant.name}-{name}.json", results)
-
-    @staticmethod
-    def _about(config: InContextConfig, variant: Variant) -> dict[str, Any]:
-        task, training = config.prompt.build(), config.training
-        return {
+        config, variant, name = stream.config, stream.variant, group_name(stream.seeds)
+        training = config.training
+        about = {
             "variant": variant.name,
             "preset": config.preset,
-            "task": task.name,
+            "task": config.prompt.build().name,
             "model": config.model.replace(**variant.fields).name,
             "optimizer": f"AdamW(lr={training.lr:g}, weight_decay={training.weight_decay:g}, "
             f"betas=({training.beta1:g}, {training.beta2:g}), eps={training.eps:g})",
@@ -714,6 +675,9 @@ class InContextFolder(VariantFolder):
             "design_hash": config.hash(),
             "versions": versions(),
         }
+        log = stream.rows.log(stream.seeds, about)
+        log.write(self.path / "logs" / variant.name / f"{name}.parquet")
+        write_json(self.path / RESULTS / f"{variant.name}-{name}.json", stream.results())
 
 
 def train_group(
@@ -734,8 +698,9 @@ def train_group(
         stream.load_state(saved[0], saved[2])
     tell("advanced", stream.model.step * len(seeds))
     design = {"variant": variant.name, **config.design()}
+    runs = [(variant.name, f"{variant.name}-seed_{seed}") for seed in seeds]
     saved_at = time.monotonic()
-    with Tracking(list(trackers), folder.path, project="gmb-icl", config=design) as tracking:
+    with Tracking(trackers, folder.path, project="gmb-icl", config=design) as tracking:
         while True:
             step = stream.model.step
             losses, logits = stream.losses(keep_logits=step % every == 0 or stream.looks)
@@ -743,9 +708,7 @@ def train_group(
                 found = stream.measure(losses, logits)
                 score = np.mean(found.get("test_acc", found["test_loss"]))
                 tell("show", f"{variant.name} few-shot {score:.2f}"[:32])
-                for place, seed in enumerate(seeds):
-                    row = {name: float(values[place]) for name, values in found.items()}
-                    tracking.log(variant.name, f"{variant.name}-seed_{seed}", step, row)
+                tracking.log_each(runs, step, found)
                 if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
                     states.save(seeds, stream.state(), stream.rows)
                     saved_at = time.monotonic()
@@ -764,6 +727,7 @@ def train_group(
             else:
                 with launch.silence_transformers():
                     model.save_pretrained(unfinished)
+                write_hashes(unfinished)
     folder.write(stream)
     states.drop(seeds)
 

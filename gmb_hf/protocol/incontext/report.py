@@ -24,22 +24,23 @@ from matplotlib.figure import Figure
 
 from gmb_hf.base import escape, stats
 from gmb_hf.base.documents import Record
-from gmb_hf.base.errors import InputError, repeated
+from gmb_hf.base.errors import InputError
 from gmb_hf.base.files import write_json, write_text
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.benchmark.events import find_events
 from gmb_hf.protocol.incontext import probes
-from gmb_hf.protocol.sequential.folder import refuse_repeated
+from gmb_hf.protocol.sequential.folder import differing_designs, distinct_names, refuse_repeated
 from gmb_hf.protocol.sequential.summary import (
-    difference_columns,
+    comparison,
     mean,
     show_mean,
     spread,
     spread_columns,
+    spread_table,
 )
 from gmb_hf.report import style
 from gmb_hf.report.curves import median_over_runs
-from gmb_hf.report.sheet import Sheet
+from gmb_hf.report.sheet import Sheet, sentences_of, template
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import launch
 from gmb_hf.training.config import DesignSettings
@@ -77,6 +78,16 @@ class Point(Record):
     loss: stats.OverSeeds
     accuracy: stats.OverSeeds | None
 
+    @property
+    def shown(self) -> stats.OverSeeds:
+        """The accuracy; of real numbers the loss."""
+        return self.accuracy or self.loss
+
+    @property
+    def bayes(self) -> float | None:
+        """What the Bayes predictor reaches, in the measure that is shown."""
+        return self.bayes_loss if self.accuracy is None else self.bayes_accuracy
+
 
 @dataclass(frozen=True)
 class VariantProbe(Record):
@@ -94,6 +105,12 @@ class VariantProbe(Record):
     def curve(self, functions: str, x: str) -> list[Point]:
         """The points of one kind of question, by k."""
         return [one for one in self.points if (one.functions, one.x) == (functions, x)]
+
+    @property
+    def main_curve(self) -> list[Point]:
+        """That of functions held out: of new x where they are asked about, else of any."""
+        new = self.curve(probes.HELD_OUT, probes.NEW)
+        return new or self.curve(probes.HELD_OUT, probes.ANY)
 
 
 @dataclass(frozen=True)
@@ -120,10 +137,11 @@ class InContextSummary(Record):
 
 
 class InContextReport(NamedTuple):
-    """A summary, and the files written, the report first."""
+    """A summary, the files written, the report first, and the command to type next."""
 
     summary: InContextSummary
     files: tuple[Path, ...]
+    following: str
 
 
 def icl_report(
@@ -150,7 +168,13 @@ def icl_report(
     refuse_repeated(folders, of="gmb icl run")
     runs = [probes.InContextFolder(folder) for folder in folders]
     configs = [run.config() for run in runs]
-    _check_equal(runs, configs)
+    for run, config in zip(runs, configs, strict=True):
+        difference = first_difference(configs[0].design()["prompt"], config.design()["prompt"])
+        if difference:
+            raise InputError(
+                f"{runs[0].path} and {run.path} were asked different questions ({difference}); "
+                "compare runs of one prompt section"
+            )
     prompt = configs[0].prompt
     for k in at:
         if k < 0:
@@ -158,11 +182,9 @@ def icl_report(
         probes.check_block(
             k, prompt.tokens, f"prompts of {prompt.examples} examples in {folders[0]}"
         )
-    names = [run.path.resolve().name for run in runs]
-    if repeated(names) is not None:
-        names = [str(run.path) for run in runs]
+    paths = [run.path for run in runs]
     groups: dict[str, tuple[probes.InContextFolder, list[dict[str, Any]]]] = {}
-    for run, shown in zip(runs, names, strict=True):
+    for run, shown in zip(runs, distinct_names(paths), strict=True):
         for name, found in run.results().items():
             groups[name if len(runs) == 1 else f"{name} ({shown})"] = (run, found)
     if not groups:
@@ -173,10 +195,7 @@ def icl_report(
         for name, (_, found) in groups.items()
         if (lost := [seed for one in found for seed in one["diverged"]])
     ]
-    for run, config in zip(runs[1:], configs[1:], strict=True):
-        difference = first_difference(configs[0].design(), config.design())
-        if difference:
-            notes.append(f"designs of {runs[0].path} and {run.path} differ: {difference}")
+    notes += differing_designs(paths, configs)
     logs = {name: run.logs(found[0]["variant"]) for name, (run, found) in groups.items()}
     variants = {
         name: probe
@@ -191,12 +210,16 @@ def icl_report(
     summary = _summarize(configs[0], variants, baseline, notes)
     target = Path(out)
     data = write_json(target / SUMMARY, summary.to_dict())
-    made: dict[str, Figure | None] = {}
+    drawn: dict[str, tuple[str, Figure | None]] = {}
     if figures:
-        made = {"accuracy": by_examples(summary), "learning": over_training(summary, logs)}
-    drawn = {name: (_CAPTIONS[name], figure) for name, figure in made.items() if figure is not None}
+        caption = "After k examples, beside the exact Bayes predictor"
+        drawn["accuracy"] = caption, by_examples(summary)
+        caption = "Over training, by k, on functions held out from training"
+        drawn["learning"] = caption, over_training(summary, logs)
     following = shlex.join(_following(runs[0].path))
-    facts = [("task", summary.task), ("design", configs[0].hash()), *_versions(groups)]
+    versions = next(iter(groups.values()))[1][0].get("versions", {})
+    facts = [("task", summary.task), ("design", configs[0].hash())]
+    facts += [(f"version of {name}", str(version)) for name, version in sorted(versions.items())]
     sheet = Sheet(
         "GMB in-context probes",
         f"What is learned from the examples in a prompt: {summary.task}",
@@ -205,43 +228,19 @@ def icl_report(
         facts=facts,
         next_command=following,
     )
-    text = write_text(target / "report.md", _markdown(sheet, tuple(drawn)))
+    captions = [(name, caption) for name, (caption, figure) in drawn.items() if figure]
+    markdown = template("report.md.j2", "gmb_hf.protocol.incontext")
+    text = write_text(target / "report.md", markdown.render(page=sheet, figures=captions))
     page, *others = sheet.write_folder(target, drawn)
-    return InContextReport(summary, (text, page, data, *others))
+    return InContextReport(summary, (text, page, data, *others), following)
 
 
 def _following(folder: Path) -> list[str]:
     """What to type next: a look at a model of the folder, or at its table."""
-    models = sorted(
-        folder.glob("models/*/seed_*"), key=lambda path: (path.parent.name != DENSE, path)
-    )
+    models = sorted(folder.glob("models/*/seed_*"), key=lambda at: (at.parent.name != DENSE, at))
     if not models:
         return ["cat", str(folder / "tables" / "by_examples.md")]
     return ["gmb", "icl", "eval", str(models[0])]
-
-
-_CAPTIONS = {
-    "accuracy": "After k examples, beside the exact Bayes predictor",
-    "learning": "Over training, by k, on functions held out from training",
-}
-
-
-def _check_equal(
-    runs: Sequence[probes.InContextFolder], configs: Sequence[probes.InContextConfig]
-) -> None:
-    for run, config in zip(runs[1:], configs[1:], strict=True):
-        asked = [one.design()["prompt"] for one in (configs[0], config)]
-        difference = first_difference(*asked)
-        if difference:
-            raise InputError(
-                f"{runs[0].path} and {run.path} were asked different questions ({difference}); "
-                "compare runs of one prompt section"
-            )
-
-
-def _versions(groups: Mapping[str, tuple[Any, list[dict[str, Any]]]]) -> list[tuple[str, str]]:
-    found = next(iter(groups.values()))[1][0].get("versions", {})
-    return [(f"version of {name}", str(version)) for name, version in sorted(found.items())]
 
 
 def _probe(
@@ -263,19 +262,11 @@ def _probe(
         held = [one["functions"][functions] for one in groups]
         for same in zip(*(one["curves"] for one in held), strict=True):
             first = same[0]
+            asked = {name: first[name] for name in ("x", "k", "questions", "bayes_loss")}
+            asked["bayes_accuracy"] = first.get("bayes_accuracy")
+            loss = over([one["loss"] for one in same])
             rates = over([one["accuracy"] for one in same]) if "accuracy" in first else None
-            points.append(
-                Point(
-                    functions,
-                    first["x"],
-                    first["k"],
-                    first["questions"],
-                    first["bayes_loss"],
-                    first.get("bayes_accuracy"),
-                    over([one["loss"] for one in same]),
-                    rates,
-                )
-            )
+            points.append(Point(functions, **asked, loss=loss, accuracy=rates))
         scores[functions] = {
             name: over([one["scores"][name] for one in held]) for name in held[0]["scores"]
         }
@@ -289,20 +280,16 @@ def _events(
     if log is None or "test_acc" not in log.observables:
         return {}
     every = config.training.checkpoint_every
+    if config.training.steps // every + 1 <= max(HELD_FOR, JUMP_WITHIN):
+        return {}
     plateau = {"plateau_threshold": SETTLED, "plateau_checkpoints": HELD_FOR}
+    jump = {"w_event": JUMP_WITHIN * every, "jump_threshold": JUMP}
     designs: dict[str, dict[str, Any]] = {
         "plateau_step": {"event_type": "E_plateau", **plateau},
-        "jump_step": {
-            "event_type": "E_jump",
-            "w_event": JUMP_WITHIN * every,
-            "jump_threshold": JUMP,
-        },
+        "jump_step": {"event_type": "E_jump", **jump},
     }
-    enough = config.training.steps // every + 1
     found = {}
     for name, fields in designs.items():
-        if enough <= max(HELD_FOR, JUMP_WITHIN):
-            continue
         steps = find_events(log, DesignSettings.of(**fields).design()).step
         by_seed = dict(zip(log.seeds, steps.tolist(), strict=True))
         said = [by_seed.get(seed, math.nan) for seed in seeds]
@@ -321,20 +308,16 @@ def _summarize(
     quantities: dict[str, dict[str, dict[int, float]]] = {}
     for name, one in variants.items():
         held = one.scores[probes.HELD_OUT]
-        for key in _HEADLINE:
-            if key in held:
-                values = dict(zip(one.seeds, held[key].values, strict=True))
-                quantities.setdefault(key, {})[name] = values
-        for point in one.curve(probes.HELD_OUT, probes.NEW) or one.curve(
-            probes.HELD_OUT, probes.ANY
-        ):
-            measured = point.accuracy or point.loss
-            key = f"{'loss' if point.accuracy is None else 'accuracy'}_k{point.k}"
-            values = dict(zip(one.seeds, measured.values, strict=True))
-            quantities.setdefault(key, {})[name] = values
-        for event, steps in one.events.items():
-            known = {s: step for s, step in zip(one.seeds, steps, strict=True) if step is not None}
-            quantities.setdefault(event, {})[name] = known
+        measured: dict[str, Sequence[float | None]] = {
+            key: held[key].values for key in _HEADLINE if key in held
+        }
+        for point in one.main_curve:
+            kind = "loss" if point.accuracy is None else "accuracy"
+            measured[f"{kind}_k{point.k}"] = point.shown.values
+        for key, values in (measured | one.events).items():
+            by_seed = zip(one.seeds, values, strict=True)
+            known = {seed: value for seed, value in by_seed if value is not None}
+            quantities.setdefault(key, {})[name] = known
     pairs = [
         pair
         for quantity, by_variant in quantities.items()
@@ -349,26 +332,9 @@ def _summarize(
 
 def sentences(summary: InContextSummary) -> list[str]:
     """What each variant came to, the first sentence about the baseline."""
-    said = []
-    for name in sorted(summary.variants, key=lambda one: one != summary.baseline):
-        one = summary.variants[name]
-        held, count = one.scores[probes.HELD_OUT], len(one.seeds)
-        seeds = "1 seed" if count == 1 else f"{count} seeds"
-        where = "where the examples answer the question"
-        if "few_shot_accuracy" in held:
-            what = f"accuracy {held['few_shot_accuracy'].mean:.3f} {where}"
-        elif "few_shot_loss" in held:
-            what = f"squared error {held['few_shot_loss'].mean:.3g} a dimension {where}"
-        else:
-            what = f"loss {held['excess_loss'].mean:.3g} above Bayes; no examples answer a question"
-        said.append(f"{name}: {what}, on functions held out from training ({seeds}).")
-        settled = [step for step in one.events.get("plateau_step", ()) if step is not None]
-        if settled:
-            said.append(
-                f"{name}: {len(settled)} of {seeds} settle at {SETTLED:g} (E_plateau), the median "
-                f"at step {np.median(settled):,.0f}."
-            )
-    return said
+    variants = sorted(summary.variants.items(), key=lambda item: item[0] != summary.baseline)
+    about = {"variants": variants, "level": SETTLED, "median": np.median}
+    return sentences_of("sentences.j2", "gmb_hf.protocol.incontext", **about)
 
 
 def icl_tables(summary: InContextSummary, at: Sequence[int] = ()) -> list[Table]:
@@ -377,26 +343,21 @@ def icl_tables(summary: InContextSummary, at: Sequence[int] = ()) -> list[Table]
     if any(one.events for one in summary.variants.values()):
         made.append(_event_table(summary))
     if summary.differences:
-        made.append(_comparison(summary))
+        caption = f"Difference from {summary.baseline} on functions held out, paired by seed"
+        test = "p: sign-flip permutation test on shared seeds, Holm-adjusted over the variants"
+        made.append(comparison(summary.differences, caption, test))
     return [replace(table, notes=(*summary.notes, *table.notes)) for table in made]
 
 
 def held_out_table(summary: InContextSummary) -> Table:
     """A row for each k, of functions held out: Bayes, and each variant."""
-    x = (
-        probes.NEW
-        if next(iter(summary.variants.values())).curve(probes.HELD_OUT, probes.NEW)
-        else probes.ANY
-    )
-    names = list(summary.variants)
-    columns = [Column(f"k, {x} x", str), Column("Bayes", show_mean)]
-    columns += [Column(name, show_mean) for name in names]
-    curves = [one.curve(probes.HELD_OUT, x) for one in summary.variants.values()]
-    rows = []
-    for points in zip(*curves, strict=True):
-        first = points[0]
-        cells = [mean(point.accuracy or point.loss) for point in points]
-        rows.append((first.k, _number(_exact(first)), *cells))
+    curves = [one.main_curve for one in summary.variants.values()]
+    columns = [Column(f"k, {curves[0][0].x} x", str), Column("Bayes", show_mean)]
+    columns += [Column(name, show_mean) for name in summary.variants]
+    rows = [
+        (points[0].k, _number(points[0].bayes), *(mean(point.shown) for point in points))
+        for points in zip(*curves, strict=True)
+    ]
     return Table(columns, rows)
 
 
@@ -410,19 +371,14 @@ def _short(summary: InContextSummary, at: Sequence[int]) -> Table:
     rows: list[list[Any]] = []
     for functions in summary.functions:
         for x in (probes.ANY, probes.NEW):
-            exact = {p.k: _number(_exact(p)) for p in first.curve(functions, x)}
+            exact = {p.k: _number(p.bayes) for p in first.curve(functions, x)}
             if exact:
                 rows.append(["Bayes", functions, x, *(exact.get(k, "–") for k in shown)])
             for name, one in summary.variants.items() if exact else ():
-                found = {p.k: mean(p.accuracy or p.loss) for p in one.curve(functions, x)}
+                found = {p.k: mean(p.shown) for p in one.curve(functions, x)}
                 rows.append([name, functions, x, *(found.get(k, "–") for k in shown)])
     what = "Accuracy" if accuracy else "Squared error a dimension"
     return Table(columns, rows, "by_examples", f"{what} after k examples")
-
-
-def _exact(point: Point) -> float | None:
-    """What the Bayes predictor reaches, in the measure that is shown."""
-    return point.bayes_loss if point.accuracy is None else point.bayes_accuracy
 
 
 def _number(value: float | None) -> str:
@@ -446,15 +402,14 @@ def _full(summary: InContextSummary) -> Table:
 
 def _scores(summary: InContextSummary) -> Table:
     """Few-shot accuracy, excess loss and induction score."""
-    columns = [Column("variant"), Column("functions"), Column("quantity"), Column("seeds", str)]
-    columns += spread_columns()
-    rows = [
-        (name, functions, quantity, len(one.seeds), *spread(over))
+    rows = (
+        (name, functions, quantity, len(one.seeds), over)
         for name, one in summary.variants.items()
         for functions, held in one.scores.items()
         for quantity, over in held.items()
-    ]
-    return Table(columns, rows, "scores", "Few-shot answers, excess loss and induction")
+    )
+    head = ("variant", "functions", "quantity", "seeds")
+    return spread_table(head, rows, "scores", "Few-shot answers, excess loss and induction")
 
 
 def _event_table(summary: InContextSummary) -> Table:
@@ -471,29 +426,6 @@ def _event_table(summary: InContextSummary) -> Table:
         f"E_jump: a rise of {JUMP:g} within {JUMP_WITHIN} checkpoints."
     )
     return Table(columns, rows, "events", "When in-context learning emerges", (note,))
-
-
-def _comparison(summary: InContextSummary) -> Table:
-    """Every variant less the baseline, on shared seeds and functions held out from training."""
-    columns = [Column(name, take=name) for name in ("quantity", "variant", "baseline")]
-    columns += difference_columns()
-    caption = f"Difference from {summary.baseline} on functions held out, paired by seed"
-    table = Table.of(summary.differences, columns, "comparison", caption)
-    note = "p: sign-flip permutation test on shared seeds, Holm-adjusted over the variants"
-    return replace(table, notes=(note,))
-
-
-def _markdown(page: Sheet, figures: Sequence[str]) -> str:
-    """The page as Markdown."""
-    lines = [f"# {escape.markdown(page.title)}", ""]
-    lines += [f"{escape.markdown(text)}\n" for text in page.answer]
-    for name in figures:
-        lines.append(f"![{_CAPTIONS[name]}](figures/{name}.png)\n")
-    for table in page.tables:
-        lines += [f"## {escape.markdown(table.caption)}", "", table.md()]
-    lines += [f"- {name}: `{value}`" for name, value in page.facts]
-    lines += ["", f"Next: `{page.next_command}`", ""]
-    return "\n".join(lines)
 
 
 # Figures.
@@ -516,17 +448,18 @@ def by_examples(summary: InContextSummary) -> Figure | None:
     accuracy = first.points[0].accuracy is not None
     with style.house_style():
         columns = min(len(kinds), 2)
-        rows = -(-len(kinds) // columns)
-        figure = style.new_figure(0.9 + 3.0 * columns, 0.5 + 2.2 * rows)
-        panels = np.ravel(figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False))
-        for axes, (functions, x) in zip(panels, kinds, strict=False):
+        width = 0.9 + 3.0 * columns
+        figure, panels = style.panel_grid(
+            len(kinds), columns, width=width, panel_height=2.2, above=0.5
+        )
+        for axes, (functions, x) in zip(panels, kinds, strict=True):
             exact = first.curve(functions, x)
             k = [point.k for point in exact]
-            shown = [max(_exact(point) or 0.0, 0.0 if accuracy else 1e-6) for point in exact]
+            shown = [max(point.bayes or 0.0, 0.0 if accuracy else 1e-6) for point in exact]
             axes.plot(k, shown, color=style.INK, lw=1.1, ls=style.DASHED, zorder=4, label="Bayes")
             for place, (name, one) in enumerate(summary.variants.items()):
                 curve = one.curve(functions, x)
-                over = [point.accuracy or point.loss for point in curve]
+                over = [point.shown for point in curve]
                 at, means = [p.k for p in curve], [value.mean for value in over]
                 colour = style.variant_colour(place)
                 dash = style.VARIANT_DASHES[place % len(style.VARIANT_DASHES)]
@@ -541,19 +474,16 @@ def by_examples(summary: InContextSummary) -> Figure | None:
             title = which.get(functions, f"{functions} functions")
             axes.set_title(title if x == probes.ANY else f"{title}, new x")
             axes.set_xticks(k)
-        for axes in panels[len(kinds) :]:
-            axes.set_visible(False)
         if accuracy:
             panels[0].set_ylim(0, 1.03)
             style.rate_axis(panels[0].yaxis)
         else:
             panels[0].set_yscale("log")
-        for index, axes in enumerate(panels[: len(kinds)]):
+        for index, axes in enumerate(panels):
             if index % columns == 0:
                 axes.set_ylabel("accuracy" if accuracy else "squared error / d")
             if index + columns >= len(kinds):
                 axes.set_xlabel("k, examples in the prompt")
-                axes.tick_params(labelbottom=True)
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 6))
         return figure
@@ -615,14 +545,6 @@ def over_training(summary: InContextSummary, logs: Mapping[str, RunLog | None]) 
 # The run: training, then the report.
 
 
-class InContextResult(NamedTuple):
-    """What a run leaves: files to look at, remarks, and the command to type next."""
-
-    report: InContextReport
-    notes: list[str]
-    following: list[str]
-
-
 def run_icl(
     config: probes.InContextConfig,
     variants: Sequence[Variant],
@@ -634,8 +556,8 @@ def run_icl(
     track: Sequence[str] = (),
     jobs: int | None = None,
     figures: bool = True,
-) -> InContextResult:
-    """Train what is missing in `out` and report on all that it holds.
+) -> tuple[InContextReport, list[str]]:
+    """Train what is missing in `out` and report on all that it holds; the report, and remarks.
 
     Args:
         config: the design.
@@ -662,5 +584,4 @@ def run_icl(
     options: Any = {"device": place, "save_models": save_models, "trackers": trackers}
     steps = config.training.steps
     folder.train(probes.train_group, config, variants, seeds, steps=steps, jobs=jobs, **options)
-    made = icl_report([folder.path], folder.path, figures=figures)
-    return InContextResult(made, notes, _following(folder.path))
+    return icl_report([folder.path], folder.path, figures=figures), notes

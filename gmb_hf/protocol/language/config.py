@@ -10,9 +10,11 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from gmb_hf.base.errors import InputError, choose
+from gmb_hf.base.documents import load_yaml
+from gmb_hf.base.errors import InputError
 from gmb_hf.tasks.text import SEPARATOR
 from gmb_hf.training.config import ModelSettings
 from gmb_hf.training.settings import (
@@ -24,6 +26,7 @@ from gmb_hf.training.settings import (
     Size,
     Whole,
     one_of,
+    preset_sections,
 )
 
 BYTES = "byte"
@@ -161,35 +164,9 @@ class LanguageConfig(Config):
         return whole
 
 
-def byte() -> LanguageConfig:
-    """Four layers of width 128 over bytes: 0.9M parameters, minutes on two cores."""
-    return LanguageConfig(preset="byte")
-
-
-def gpt2() -> LanguageConfig:
-    """The published run's model: GPT-2's tokens, 7.3M parameters, 82M tokens seen.
-
-    Untried with the tokenizer `gpt2`, since the Hub was out of reach where it was written; with one
-    trained by `gmb data tokenizer` (1,024 tokens) it was run for 20 updates. Published are the
-    model's size and the number of tokens; the size of a batch and the learning rate are ours.
-    """
-    training = LanguageTraining(
-        steps=5000, checkpoint_every=250, batch=64, lr=1e-3, warmup=200, measured_blocks=256
-    )
-    return LanguageConfig(preset="gpt2", text=TextSettings(tokenizer="gpt2"), training=training)
-
-
-def smoke() -> LanguageConfig:
-    """A tiny model of bytes, for tests of the machinery."""
-    model = _SHAPE.replace(layers=1, heads=2, width=16, mlp_width=32)
-    training = LanguageTraining(steps=8, checkpoint_every=4, batch=4, warmup=2, measured_blocks=4)
-    text = TextSettings(block=32)
-    return LanguageConfig(preset="smoke", text=text, model=model, training=training)
-
-
-PRESETS = {"smoke": smoke, "byte": byte, "gpt2": gpt2}
+PRESETS: dict[str, dict[str, Any]] = load_yaml(Path(__file__).with_name("presets.yaml"))
 
 
 def language_preset(name: str) -> LanguageConfig:
     """The config of that name; an unknown one is an `InputError` that names the nearest."""
-    return PRESETS[choose("preset", name, tuple(PRESETS))]()
+    return LanguageConfig.from_dict(preset_sections(PRESETS, name))

@@ -34,6 +34,7 @@ TRAINING_TEXT = "training_text.json"
 HASH = "tokenizer_hash"
 """Of a saved model's config, so that it and another model's tokenizer cannot be mixed up."""
 
+_LARGEST_VOCABULARY = 2**20
 _MOST_UNUSED = 0.1  # share of the vocabulary: some models pad theirs to a round number
 
 
@@ -267,12 +268,13 @@ def train_tokenizer(
         show_progress: the library's own bars, on standard error.
 
     Raises:
-        InputError: fewer than 257 tokens, a folder that is there, or a text that cannot be read.
+        InputError: fewer than 257 tokens or more than 2**20, a folder that is there, or a text that
+            cannot be read.
     """
     from tokenizers import ByteLevelBPETokenizer
     from transformers import PreTrainedTokenizerFast
 
-    if positive_int("--vocabulary", vocabulary) < 257:
+    if positive_int("--vocabulary", vocabulary, most=_LARGEST_VOCABULARY) < 257:
         raise InputError(
             f"--vocabulary {vocabulary}: 256 bytes and an end make at least 257 tokens"
         )

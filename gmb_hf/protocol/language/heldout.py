@@ -15,6 +15,7 @@ import torch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from torch import nn
+from torch.nn.utils.rnn import pad_sequence
 
 from gmb_hf._version import __version__
 from gmb_hf.base import escape
@@ -24,7 +25,7 @@ from gmb_hf.base.pretrained import find_model
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.protocol.language import data
 from gmb_hf.report import style
-from gmb_hf.report.sheet import Sheet
+from gmb_hf.report.sheet import Sheet, sentences_of
 from gmb_hf.tasks.text import Piece, Tally, Text, TextFile, TextScore, unigram_score
 from gmb_hf.training.launch import chosen_device
 
@@ -154,16 +155,13 @@ def score_text(
 @torch.inference_mode()
 def _nats(model: nn.Module, group: Sequence[TokenWindow], filler: int) -> float:
     """The loss of the scored tokens of some windows, summed in float64."""
-    longest = max(len(window.ids) for window in group)
-    # Filled up on the right, where a causal model does not look from the left.
-    ids = np.full((len(group), longest), filler, dtype=np.int64)
-    scored = np.zeros((len(group), longest - 1), dtype=bool)
-    for row, window in enumerate(group):
-        end = len(window.ids)
-        ids[row, :end] = window.ids
-        scored[row, end - 1 - window.scored : end - 1] = True
     device = next(model.parameters()).device
-    rows, wanted = torch.from_numpy(ids).to(device), torch.from_numpy(scored).to(device)
+    # Filled up on the right, where a causal model does not look from the left.
+    ids = [torch.from_numpy(window.ids) for window in group]
+    rows = pad_sequence(ids, batch_first=True, padding_value=filler).to(device)
+    ends = torch.tensor([(len(window.ids) - 1, window.scored) for window in group], device=device)
+    left = ends[:, :1] - torch.arange(rows.shape[1] - 1, device=device)  # tokens still to come
+    wanted = (left > 0) & (left <= ends[:, 1:])
     logits = model(input_ids=rows[:, :-1], use_cache=False).logits[wanted]  # [scored, V]
     losses = nn.functional.cross_entropy(logits.float(), rows[:, 1:][wanted], reduction="none")
     return float(losses.double().sum())
@@ -199,8 +197,7 @@ def by_domain(rows: Sequence[ScoredText], measure: str) -> Table:
 
     `measure` is "loss", "perplexity" or "bits_per_byte"; names of models head the columns.
     """
-    texts = list(dict.fromkeys(row.text for row in rows))
-    models = list(dict.fromkeys(row.model for row in sorted(rows, key=lambda row: row.is_baseline)))
+    texts, models = _names(rows)
     found = {(row.text, row.model): getattr(row.score, measure) for row in rows}
     digits = 2 if measure == "perplexity" else 3
     columns = [Column("domain")]
@@ -208,6 +205,12 @@ def by_domain(rows: Sequence[ScoredText], measure: str) -> Table:
     cells = [[text, *(found.get((text, model)) for model in models)] for text in texts]
     caption = f"{_MEASURES[measure]}, domain by variant; less is better"
     return Table(columns, cells, f"domains_{measure}", caption)
+
+
+def _names(rows: Sequence[ScoredText]) -> tuple[list[str], list[str]]:
+    """The texts, and the models with baselines last; else as they come."""
+    models = (row.model for row in sorted(rows, key=lambda row: row.is_baseline))
+    return list(dict.fromkeys(row.text for row in rows)), list(dict.fromkeys(models))
 
 
 _MEASURES = {
@@ -237,8 +240,7 @@ def heldout_bars(rows: Sequence[ScoredText]) -> Figure:
     A group of bars for each text, a bar for each model in it; baselines are grey and come last.
     Texts and models keep the order in which they come.
     """
-    texts = list(dict.fromkeys(row.text for row in rows))
-    models = list(dict.fromkeys(row.model for row in sorted(rows, key=lambda row: row.is_baseline)))
+    texts, models = _names(rows)
     baselines = list(dict.fromkeys(row.model for row in rows if row.is_baseline))
     width = 0.8 / len(models)
     with style.house_style():
@@ -392,7 +394,7 @@ def write_heldout(found: Heldout, out: Path, *, figures: bool = True) -> list[Pa
     page = Sheet(
         "GMB held-out text",
         "How well each model predicts text that it has not seen",
-        [*_lowest(found), "Bits per byte compare models of different tokenizers; less is better."],
+        sentences_of("lowest.j2", "gmb_hf.protocol.language", found=found),
         [("Bits per byte, by text and model", one) for one in written if one.suffix == ".png"],
         tables,
         [
@@ -401,18 +403,6 @@ def write_heldout(found: Heldout, out: Path, *, figures: bool = True) -> list[Pa
         ],
     )
     return [page.write(out / "report.html"), *written]
-
-
-def _lowest(found: Heldout) -> list[str]:
-    """Of each text, the model with the fewest bits per byte."""
-    said = []
-    for text in found.texts:
-        rows = [row for row in found.rows if row.text == text and not row.is_baseline]
-        best = min(rows, key=lambda row: row.score.bits_per_byte, default=None)
-        if best is not None and len(rows) > 1:
-            bits = best.score.bits_per_byte
-            said.append(f"{text}: {best.model} is best of {len(rows)}, {bits:.3f} bits per byte.")
-    return said
 
 
 def named_checkpoints(checkpoints: Sequence[str]) -> dict[str, str]:

@@ -29,6 +29,7 @@ from gmb_hf._version import __version__
 from gmb_hf.base.errors import InputError, first_line
 from gmb_hf.base.files import clear_os_errors, read_json, whole_folder, write_text
 from gmb_hf.base.fingerprints import source_hash
+from gmb_hf.base.pretrained import write_hashes
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.modeling.mixers import own_parameter_names
 from gmb_hf.protocol.language import data
@@ -380,6 +381,7 @@ def save_checkpoint(place: Path, model: Any, tokenizer: Any, about: dict[str, An
     with whole_folder(place) as folder, silence_transformers():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+        write_hashes(folder)
         write_text(folder / data.TRAINING_TEXT, json.dumps(about) + "\n")
     return place
 

@@ -16,11 +16,10 @@ their means.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,6 +31,7 @@ from gmb_hf.base.documents import Record
 from gmb_hf.base.errors import InputError, choose, first_of, not_negative, positive_int
 from gmb_hf.base.files import read_json
 from gmb_hf.base.stats import chosen_baseline
+from gmb_hf.report.sheet import sentences_of
 
 Floats = NDArray[np.float64]
 DESIGN, CELLS = "scaling.yaml", "cells"
@@ -104,22 +104,19 @@ def read_cells(folder: str | Path) -> list[Cell]:
     `InputError` where there is none, or one is no such record.
     """
     place = Path(folder) / CELLS
-    fields = {item.name: item for item in dataclasses.fields(Cell)}
     found = []
     for path in sorted(place.glob("*.json")):
         held: Any = read_json(path)
         try:
             cell = Cell(**held)
-            ok = cell.test_loss is not None or bool(cell.diverged)
             numbers = (cell.flops, cell.tokens, cell.non_embedding, cell.test_loss or 1.0)
-            ok = ok and all(number > 0 for number in numbers)
-        except TypeError:
-            ok = False
-        if not ok:
+            if min(numbers) <= 0 or (cell.test_loss is None and not cell.diverged):
+                raise ValueError
+        except (TypeError, ValueError):
             raise InputError(
-                f"{path}: no record of a cell ({', '.join(list(fields)[:4])}, ...); delete it and "
+                f"{path}: no record of a cell (name, variant, params, tokens, ...); delete it and "
                 "give the command of gmb scaling run again"
-            )
+            ) from None
         found.append(cell)
     if not found:
         raise InputError(f"{place}: no cells; name the folder of gmb scaling run")
@@ -129,7 +126,7 @@ def read_cells(folder: str | Path) -> list[Cell]:
 class Points(NamedTuple):
     """The cells of one variant as arrays [C]: sizes N, tokens D, FLOPs, losses.
 
-    `point` and `seed` number the grid point (size and tokens as asked for) and the seed of each.
+    `point` numbers the grid point of each, its size and tokens as asked for.
     """
 
     n: Floats
@@ -137,17 +134,15 @@ class Points(NamedTuple):
     flops: Floats
     loss: Floats
     point: NDArray[np.int64]
-    seed: NDArray[np.int64]
 
     @classmethod
     def of(cls, cells: Sequence[Cell], count: str = COUNTS[0]) -> Points:
         """The cells in their order; sizes are without embeddings, or `parameters`."""
         rows = [(getattr(one, count), one.tokens, one.flops, one.loss) for one in cells]
         n, d, flops, loss = np.array(rows, dtype=np.float64).T
-        keys = {(one.params, one.tokens): 0 for one in cells}
-        keys = {key: place for place, key in enumerate(sorted(keys))}
-        point = np.array([keys[one.params, one.tokens] for one in cells])
-        return cls(n, d, flops, loss, point, np.array([one.seed for one in cells]))
+        asked = [(one.params, one.tokens) for one in cells]
+        point = np.unique(asked, axis=0, return_inverse=True)[1].ravel()
+        return cls(n, d, flops, loss, point)
 
 
 @dataclass(frozen=True)
@@ -221,7 +216,7 @@ def _descend(
     return laws, best
 
 
-def _starts(n: Floats, d: Floats, loss: Floats) -> Floats:
+def _starts(loss: Floats) -> Floats:
     """Starts of the fit [S, 5]: exponents .2, .5 and 1; a floor at .5, .9 and .99 of the least."""
     starts = []
     for alpha, beta, share in itertools.product((0.2, 0.5, 1.0), (0.2, 0.5, 1.0), (0.5, 0.9, 0.99)):
@@ -233,14 +228,14 @@ def _starts(n: Floats, d: Floats, loss: Floats) -> Floats:
 
 def fit_law(n: Floats, d: Floats, loss: Floats) -> Law:
     """The law of the least Huber loss; sizes N, tokens D and losses are [C]."""
-    law, best, agreeing = _fit(np.log(n), np.log(d), np.log(loss))
-    return _named(law, np.log(n).mean(), np.log(d).mean(), best, agreeing)
+    return _fit(np.log(n), np.log(d), np.log(loss))[0]
 
 
-def _fit(n: Floats, d: Floats, y: Floats) -> tuple[Floats, float, float]:
-    """The law [5] about the means of n and d, its objective, and the share of starts that agree."""
-    n, d = n - n.mean(), d - d.mean()
-    starts = _starts(n, d, np.exp(y))
+def _fit(n: Floats, d: Floats, y: Floats) -> tuple[Law, Floats]:
+    """The law of the logarithms of N, D and losses, and its numbers about the means of both."""
+    middle_n, middle_d = n.mean(), d.mean()
+    n, d = n - middle_n, d - middle_d
+    starts = _starts(np.exp(y))
     ones = np.ones((len(starts), len(y)))
     laws, ends = _descend(starts, n, d, y, ones)
     found = [(ends[place], laws[place]) for place in np.argsort(ends)[:3]]
@@ -257,13 +252,9 @@ def _fit(n: Floats, d: Floats, y: Floats) -> tuple[Floats, float, float]:
         found.append((polished.fun, polished.x))
     best, law = min(found, key=lambda pair: pair[0])
     agreeing = float(np.mean(ends <= best * 1.001 + 1e-12))
-    return law, float(best), agreeing
-
-
-def _named(law: Floats, n: float, d: float, objective: float, agreeing: float) -> Law:
-    """The law with its constants for N and D themselves, whose mean logarithms are n and d."""
     a, b, e, alpha, beta = map(float, law)
-    return Law(_exp(a + alpha * n), _exp(b + beta * d), _exp(e), alpha, beta, objective, agreeing)
+    constants = _exp(a + alpha * middle_n), _exp(b + beta * middle_d), _exp(e)
+    return Law(*constants, alpha, beta, float(best), agreeing), law
 
 
 def _exp(value: float) -> float:
@@ -302,19 +293,26 @@ class Estimate(Record):
     high: float | None
 
     @classmethod
-    def of(cls, value: float, draws: Floats) -> Estimate:
-        """From the values of the draws; those that are no numbers are left out."""
+    def of(cls, values: Floats) -> Estimate:
+        """From the fit's value and, after it, those of the draws; what is no number is left out."""
+        value, draws = float(values[0]), values[1:]
         known = draws[np.isfinite(draws)]
         if len(known) < len(draws) / 2 or not len(known):
-            return cls(float(value), None, None)
+            return cls(value, None, None)
         low, high = np.percentile(known, [2.5, 97.5])
-        return cls(float(value), float(low), float(high))
+        return cls(value, float(low), float(high))
 
     def holds(self, number: float) -> bool | None:
         """Whether a number lies in the interval; None without one."""
         if self.low is None or self.high is None:
             return None
         return self.low <= number <= self.high
+
+    def __format__(self, form: str) -> str:
+        """The number with its interval, e.g. `0.452 [0.431, 0.470]` of `.3f`."""
+        if self.low is None or self.high is None:
+            return f"{self.value:{form}} (no interval)"
+        return f"{self.value:{form}} [{self.low:{form}}, {self.high:{form}}]"
 
     @property
     def half_width(self) -> float:
@@ -490,23 +488,17 @@ class ScalingFit(Record):
     notes: tuple[str, ...]
 
 
-class Fitted(NamedTuple):
-    """A fit of one variant's cells, and of every draw."""
+def bootstrap(points: Points, weights: Floats) -> tuple[Law, Floats]:
+    """The law of the cells; its numbers, and below them those of every draw, [1 + S, 5].
 
-    points: Points
-    law: Law
-    laws: Floats  # [S, 5], with the constants for N and D themselves
-    weights: Floats
-
-
-def bootstrap(points: Points, weights: Floats) -> Fitted:
-    """The law of the cells, and of every draw by its weights [S, C] (`draw_weights`)."""
+    Draws are by their weights [S, C] (`draw_weights`); numbers are as `frontier` takes them.
+    """
     n, d, y = (np.log(values) for values in (points.n, points.d, points.loss))
-    law, best, agreeing = _fit(n, d, y)
-    laws = draw_laws(points, weights, law)
+    law, numbers = _fit(n, d, y)
+    laws = np.vstack([numbers, draw_laws(points, weights, numbers)])
     laws[:, 0] += laws[:, 3] * n.mean()
     laws[:, 1] += laws[:, 4] * d.mean()
-    return Fitted(points, _named(law, n.mean(), d.mean(), best, agreeing), laws, weights)
+    return law, laws
 
 
 def law_numbers(a: Any, b: Any, e: Any, alpha: Any, beta: Any) -> dict[str, Any]:
@@ -524,24 +516,20 @@ def law_numbers(a: Any, b: Any, e: Any, alpha: Any, beta: Any) -> dict[str, Any]
     }
 
 
-def _of_law(law: Law) -> dict[str, Any]:
-    a, b, e, alpha, beta = law_array(law)[0]
-    return law_numbers(a, b, e, alpha, beta)
-
-
-def check_enough(name: str, cells: Sequence[Cell], lost: int = 0) -> None:
-    """Refuse a grid that is too small for five numbers: `InputError`."""
+def too_few(name: str, cells: Sequence[Cell], lost: int = 0) -> str:
+    """Why a grid is too small for five numbers; empty where it is not."""
     sizes = {one.params for one in cells}
     amounts = {one.tokens for one in cells}
     points = {(one.params, one.tokens) for one in cells}
-    small = len(sizes) < LEAST_SIZES or len(amounts) < LEAST_AMOUNTS or len(points) < LEAST_POINTS
-    if small:
-        without = f" (without {lost} that diverged)" if lost else ""
-        raise InputError(
-            f"{name}: too few cells to fit: {len(sizes)} sizes, {len(amounts)} amounts of tokens "
-            f"and {len(points)} points of both{without}; at least {LEAST_SIZES}, {LEAST_AMOUNTS} "
-            f"and {LEAST_POINTS} are needed; add some with gmb scaling run --grid"
-        )
+    enough = len(sizes) >= LEAST_SIZES and len(amounts) >= LEAST_AMOUNTS
+    if enough and len(points) >= LEAST_POINTS:
+        return ""
+    without = f" (without {lost} that diverged)" if lost else ""
+    return (
+        f"{name}: too few cells to fit: {len(sizes)} sizes, {len(amounts)} amounts of tokens "
+        f"and {len(points)} points of both{without}; at least {LEAST_SIZES}, {LEAST_AMOUNTS} "
+        f"and {LEAST_POINTS} are needed; add some with gmb scaling run --grid"
+    )
 
 
 def fit_cells(
@@ -577,33 +565,29 @@ def fit_cells(
         named = first_of([f"{name}: {why}" for name, why in left_out.items()], 4)
         notes.append(f"diverged, left out of every fit: {named}")
     fitted: dict[str, list[Cell]] = {}
-    refused: list[InputError] = []
+    refused = []
     for name in names:
         every = [one for one in cells if one.variant == name]
         whole = [one for one in every if not one.diverged]
-        try:
-            check_enough(name, whole, len(every) - len(whole))
+        if fault := too_few(name, whole, len(every) - len(whole)):
+            refused.append(fault)
+        else:
             fitted[name] = whole
-        except InputError as error:
-            refused.append(error)
     if not fitted:
-        raise refused[0]
-    notes += map(str, refused)
+        raise InputError(refused[0])
+    notes += refused
     variants = {
         name: _variant(name, whole, count=count, draws=draws, seed=seed)
         for name, whole in fitted.items()
     }
     comparisons = []
     base = baseline or chosen_baseline(fitted)
-    if base in fitted:
-        for name in fitted:
-            if name != base:
-                pair = _shared(fitted[name], fitted[base])
-                try:
-                    check_enough(f"{name} and {base} together", pair[0])
-                except InputError as error:
-                    notes.append(str(error))
-                    continue
+    for name in fitted if base in fitted else ():
+        if name != base:
+            pair = _shared(fitted[name], fitted[base])
+            if fault := too_few(f"{name} and {base} together", pair[0]):
+                notes.append(fault)
+            else:
                 comparisons.append(_compare(pair, count=count, draws=draws, seed=seed))
     return ScalingFit(count, draws, seed, variants, tuple(comparisons), left_out, tuple(notes))
 
@@ -612,59 +596,38 @@ def _variant(name: str, cells: Sequence[Cell], *, count: str, draws: int, seed: 
     points = Points.of(cells, count)
     random = np.random.default_rng(seed)
     weights = draw_weights(points.point, draws, random)
-    found = bootstrap(points, weights)
-    drawn = law_numbers(*found.laws.T)
-    numbers = {key: Estimate.of(value, drawn[key]) for key, value in _of_law(found.law).items()}
-    residual = np.log(points.loss) - np.log(found.law(points.n, points.d))
+    law, laws = bootstrap(points, weights)
+    numbers = {key: Estimate.of(values) for key, values in law_numbers(*laws.T).items()}
+    residual = np.log(points.loss) - np.log(law(points.n, points.d))
     minima = iso_flop_minima(points)
-    exponents = np.array([_power(iso_flop_minima(points, one)) for one in weights[:_ISO_DRAWS]])
-    share = float(np.isfinite(exponents[:, 0]).mean())
-    iso: list[Estimate | None] = [
-        Estimate.of(value, exponents[:, place]) if math.isfinite(value) else None
-        for place, value in enumerate(_power(minima))
-    ]
+    drawn = [iso_flop_minima(points, one) for one in weights[:_ISO_DRAWS]]
+    exponents = np.array([_power(found) for found in (minima, *drawn)])
+    share = float(np.isfinite(exponents[1:, 0]).mean())
+    iso_n, iso_d = (Estimate.of(one) if math.isfinite(one[0]) else None for one in exponents.T)
     floors = {one.floor for one in cells}
     known = floors.pop() if len(floors) == 1 else None
     inside = None if known is None else numbers["E"].holds(known)
     seeds = len({one.seed for one in cells})
-    notes = []
-    if seeds == 1:
-        notes.append(f"{name}: one seed, so that nothing tells its luck from a misfit of the law")
     rms = float(np.sqrt(np.mean(residual**2)))
-    if rms > _MOST_MISFIT:
-        notes.append(
-            f"{name}: losses lie {rms:.1%} off the law (root mean square): it does not describe "
-            "the whole grid; look at the residuals, and leave out the smallest sizes or tokens"
-        )
-    for key in ("alpha", "beta"):
-        wide = numbers[key]
-        if not wide.half_width < abs(wide.value) / 2:
-            notes.append(
-                f"{name}: the grid is too small to know {key}: {_shown(wide)}; add sizes, tokens "
-                "or seeds"
-            )
-    if not minima:
-        notes.append(
-            f"{name}: no minimum at equal compute lies within the sizes of the grid; add sizes, or "
-            "amounts of tokens that overlap in compute"
-        )
-    return VariantFit(
+    fit = VariantFit(
         variant=name,
         cells=len(cells),
         sizes=len({one.params for one in cells}),
         amounts=len({one.tokens for one in cells}),
         seeds=seeds,
-        law=found.law,
+        law=law,
         numbers=numbers,
         known=known,
         known_inside=inside,
         rms=rms,
         minima=tuple(minima),
-        iso_n=iso[0],
-        iso_d=iso[1],
+        iso_n=iso_n,
+        iso_d=iso_d,
         drawn_minima=share,
-        notes=tuple(notes),
+        notes=(),
     )
+    about = {"fit": fit, "most_misfit": _MOST_MISFIT}
+    return replace(fit, notes=tuple(sentences_of("notes.j2", "gmb_hf.protocol.scaling", **about)))
 
 
 def _shared(ours: Sequence[Cell], theirs: Sequence[Cell]) -> tuple[list[Cell], list[Cell]]:
@@ -704,58 +667,23 @@ def _compare(
     points = [Points.of(cells, count) for cells in pair]
     random = np.random.default_rng(seed)
     weights = draw_weights(points[0].point, draws, random)
-    ours, theirs = (bootstrap(side, weights) for side in points)
     low = max(side.flops.min() for side in points)
     high = min(side.flops.max() for side in points)
     at = np.array([low, math.sqrt(low * high), high])
-    values: dict[str, Any] = {}
-    drawn: dict[str, Any] = {}
-    for one, sign in ((ours, 1), (theirs, -1)):
-        for found, whole in ((values, _of_law(one.law)), (drawn, law_numbers(*one.laws.T))):
-            for key in _COMPARED:
-                found[key] = found.get(key, 0.0) + sign * whole[key]
-        for found, laws in ((values, law_array(one.law)), (drawn, one.laws)):
-            losses = frontier(laws, one.points, at)
-            for place, key in enumerate(_AT):
-                found[key] = found.get(key, 0.0) + sign * losses[:, place]
-    for found in (values, drawn):
-        found["trend"] = found[_AT[2]] - found[_AT[0]]
-    numbers = {key: Estimate.of(float(np.ravel(values[key])[0]), drawn[key]) for key in values}
+    ours, theirs = (_compared(side, bootstrap(side, weights)[1], at) for side in points)
+    gaps = {key: values - theirs[key] for key, values in ours.items()}
+    gaps["trend"] = gaps[_AT[2]] - gaps[_AT[0]]
+    numbers = {key: Estimate.of(values) for key, values in gaps.items()}
     apart = tuple(key for key in ("alpha", "beta", "compute") if numbers[key].holds(0.0) is False)
     names = pair[0][0].variant, pair[1][0].variant
-    sentence = _sentence(*names, numbers, apart)
+    said = {"variant": names[0], "baseline": names[1], "numbers": numbers, "apart": apart}
+    (sentence,) = sentences_of("comparison.j2", "gmb_hf.protocol.scaling", **said)
     flops = (float(at[0]), float(at[1]), float(at[2]))
     return VariantComparison(*names, len(pair[0]), flops, numbers, apart, sentence)
 
 
-def _sentence(
-    variant: str, baseline: str, numbers: Mapping[str, Estimate], apart: Sequence[str]
-) -> str:
-    """What the comparison found, or what the grid is too small to find."""
-    said = []
-    for key in ("alpha", "beta"):
-        found = numbers[key]
-        if key in apart:
-            word = "larger" if found.value > 0 else "smaller"
-            said.append(f"{key} is {word} by {_shown(found)}")
-        else:
-            said.append(
-                f"the grid is too small to tell {key} apart: difference {_shown(found)}, so that "
-                f"one of less than {found.half_width:.2g} stays unseen"
-            )
-    trend = numbers["trend"]
-    if trend.holds(0.0) is False:
-        word = "rises" if trend.value > 0 else "falls"
-        said.append(
-            f"from the least to the largest compute of both its loss {word} against that of "
-            f"{baseline} by {_shown(trend)} nats"
-        )
-    else:
-        said.append(f"no trend of the loss with compute is seen ({_shown(trend)} nats)")
-    return f"{variant} against {baseline}: {'; '.join(said)}."
-
-
-def _shown(found: Estimate) -> str:
-    if found.low is None or found.high is None:
-        return f"{found.value:.3g} (no interval)"
-    return f"{found.value:.3g} [{found.low:.3g}, {found.high:.3g}]"
+def _compared(points: Points, laws: Floats, at: Floats) -> dict[str, Floats]:
+    """The numbers of laws [S, 5] that are compared, and their least losses at compute, [S] each."""
+    numbers = law_numbers(*laws.T)
+    losses = zip(_AT, frontier(laws, points, at).T, strict=True)
+    return {**{key: numbers[key] for key in _COMPARED}, **dict(losses)}

@@ -27,7 +27,6 @@ sees every token once. Formulas and rules:
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 import shutil
@@ -46,15 +45,8 @@ from gmb_hf.base.errors import InputError, first_of, repeated
 from gmb_hf.base.files import whole_folder, write_bytes, write_json
 from gmb_hf.modeling import GrokkingTransformerConfig, GrokkingTransformerForCausalLM
 from gmb_hf.modeling.modeling_grokking import BandedLinear
-from gmb_hf.protocol.language import data
+from gmb_hf.protocol.language import data, train
 from gmb_hf.protocol.language.config import LanguageConfig, LanguageTraining, TextSettings
-from gmb_hf.protocol.language.train import (
-    LossBar,
-    checkpoint_path,
-    model_shape,
-    share_of_batch,
-    train,
-)
 from gmb_hf.protocol.scaling.fit import CELLS, DESIGN, Cell, read_cells
 from gmb_hf.protocol.scaling.source import LETTERS, MarkovSource, SourceSettings
 from gmb_hf.runs.runlog import RunLog
@@ -196,12 +188,8 @@ def _forward_flops(
     model: GrokkingTransformerForCausalLM, shape: GrokkingTransformerConfig
 ) -> float:
     """Of one token."""
-    block, width, last = (
-        shape.max_position_embeddings,
-        shape.hidden_size,
-        len(model.model.layers) - 1,
-    )
-    windows = shape.mixer_windows
+    block, width, windows = shape.max_position_embeddings, shape.hidden_size, shape.mixer_windows
+    last = len(model.model.layers) - 1
     flops = 2.0 * width * shape.vocab_size
     for place, layer in enumerate(model.model.layers):
         times = 1
@@ -257,7 +245,11 @@ class PlannedCell:
 
 
 class SourceData:
-    """Streams of a source, as a corpus of the language trainer."""
+    """Streams of a source, as a corpus of the language trainer.
+
+    Attributes:
+        identity: of scaling.yaml, as `about`, which has the exact numbers.
+    """
 
     def __init__(self, settings: SourceSettings, training: GridTraining) -> None:
         from tokenizers import Tokenizer, models
@@ -273,16 +265,8 @@ class SourceData:
         measured = data.spaced_blocks(self._test, training.block, blocks)
         self.floor = self.source.block_entropy(training.block)
         self.test_floor = self.source.surprisal(measured)
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """Of scaling.yaml."""
-        return {"source": dict(self.source.settings)}
-
-    @property
-    def about(self) -> dict[str, Any]:
-        """The exact numbers, of scaling.yaml."""
-        return {
+        self.identity: dict[str, Any] = {"source": dict(settings)}
+        self.about = {
             "entropy_rate": self.source.entropy_rate,
             "block_entropy": self.floor,
             "entropies": self.source.entropies.tolist(),
@@ -372,7 +356,7 @@ def run_grid(
     word = streams.tokenizer.name_or_path or "byte"
     trainings = {plan: plan.language(training, word) for plan in plans}
     sizes = _sizes(trainings, streams.tokenizer)
-    share_of_batch(trainings[plans[0]], accelerator.num_processes)
+    train.share_of_batch(trainings[plans[0]], accelerator.num_processes)
     for plan in plans if source is None else ():
         streams.corpus(plan, _seen(trainings[plan]))
     design = {"training": dict(training), **streams.identity}
@@ -383,16 +367,17 @@ def run_grid(
     left = [plan for plan in plans if not _record(folder, plan).exists()]
     done = total - sum(_seen(trainings[plan]) for plan in left)
     main = accelerator.is_main_process
-    shown = LossBar(total, done) if main and left else nullcontext(Listener())
+    shown = train.LossBar(total, done) if main and left else nullcontext(Listener())
     with shown as listener:
         for plan in left:
             began = time.monotonic()
             work, one = folder / "work" / plan.name, trainings[plan]
             corpus = streams.corpus(plan, _seen(one))
-            train(one, [plan.seed], work, accelerator=accelerator, listener=listener, corpus=corpus)
+            shared: Any = {"accelerator": accelerator, "listener": listener}
+            train.train(one, [plan.seed], work, corpus=corpus, **shared)
             if main:
-                found = _outcome(plan, one, sizes[plan], work, streams)
-                found = dataclasses.replace(found, seconds=round(time.monotonic() - began, 2))
+                seconds = round(time.monotonic() - began, 2)
+                found = _outcome(plan, one, sizes[plan], work, streams, seconds)
                 _keep(folder, plan, work, found, save_models=save_models)
             accelerator.wait_for_everyone()
     names = {plan.name for plan in plans}
@@ -414,14 +399,9 @@ def _sizes(
     """What each cell's model counts; `InputError` where two cells are one."""
     _apart(trainings, "params", lambda one: (one.model.layers, one.model.width), "layers and width")
     _apart(trainings, "tokens", lambda one: one.training.steps, "steps")
-    known: dict[Any, Counts] = {}
-    found = {}
-    for plan, one in trainings.items():
-        key = (plan.variant.name, plan.params)
-        if key not in known:
-            known[key] = size_of(model_shape(one, tokenizer))
-        found[plan] = known[key]
-    return found
+    firsts = {(plan.variant.name, plan.params): one for plan, one in trainings.items()}
+    known = {key: size_of(train.model_shape(one, tokenizer)) for key, one in firsts.items()}
+    return {plan: known[plan.variant.name, plan.params] for plan in trainings}
 
 
 def _apart(trainings: dict[PlannedCell, LanguageConfig], name: str, key: Any, what: str) -> None:
@@ -453,7 +433,12 @@ def _not_there(trainings: dict[PlannedCell, LanguageConfig], folder: Path) -> No
 
 
 def _outcome(
-    plan: PlannedCell, one: LanguageConfig, size: Counts, work: Path, streams: SourceData | TextData
+    plan: PlannedCell,
+    one: LanguageConfig,
+    size: Counts,
+    work: Path,
+    streams: SourceData | TextData,
+    seconds: float,
 ) -> Cell:
     """What the log of a finished cell says."""
     log = RunLog.read(work / "logs" / f"seed_{plan.seed}.parquet")
@@ -484,6 +469,7 @@ def _outcome(
         steps=one.training.steps,
         lr=one.training.lr,
         hash=config_hash(one.identity()),
+        seconds=seconds,
     )
 
 
@@ -493,7 +479,7 @@ def _keep(folder: Path, plan: PlannedCell, work: Path, found: Cell, *, save_mode
     write_bytes(folder / "logs" / f"{plan.name}.parquet", log.read_bytes())
     if save_models:
         with whole_folder(folder / "models" / plan.name) as place:
-            shutil.copytree(checkpoint_path(work, plan.seed), place, dirs_exist_ok=True)
+            shutil.copytree(train.checkpoint_path(work, plan.seed), place, dirs_exist_ok=True)
     write_json(_record(folder, plan), found.to_dict())
     shutil.rmtree(work, ignore_errors=True)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +14,16 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from gmb_hf._version import __version__
 from gmb_hf.base import escape
+from gmb_hf.base.documents import load_yaml
 from gmb_hf.base.files import write_json, write_text
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.protocol.scaling import fit as fitting
 from gmb_hf.report import style
-from gmb_hf.report.sheet import Sheet
+from gmb_hf.report.sheet import Sheet, sentences_of, template
 from gmb_hf.training.folder import read_config_file
 
 SCHEMA = "gmb-scaling-1"
-_NAMES = {
-    "A": "A",
-    "B": "B",
-    "E": "E (nats)",
-    "alpha": "alpha",
-    "beta": "beta",
-    "compute": "alpha beta / (alpha + beta)",
-    "optimal_n": "beta / (alpha + beta): best N by compute",
-    "optimal_d": "alpha / (alpha + beta): best D by compute",
-    "loss_at_least": "loss at the least compute of both",
-    "loss_at_middle": "loss at the middle",
-    "loss_at_most": "loss at the largest",
-    "trend": "largest less least",
-}
+_LABELS = load_yaml(Path(__file__).with_name("labels.yaml"))
 
 
 def scaling_report(
@@ -79,140 +68,83 @@ def scaling_report(
     if figures:
         whole = [one for one in cells if not one.diverged and one.variant in fit.variants]
         by_variant = {name: [one for one in whole if one.variant == name] for name in fit.variants}
-        for name, (caption, draw) in _FIGURES.items():
-            drawn[name] = caption, draw(by_variant, fit)
+        for name, draw in _FIGURES.items():
+            drawn[name] = _LABELS["figures"][name], draw(by_variant, fit)
     notes = [*fit.notes, *(note for one in fit.variants.values() for note in one.notes)]
     sentences = scaling_sentences(fit)
     facts = [(key, str(value)) for key, value in made_by.items() if value is not None]
     facts += [("N", count), ("bootstrap", f"{draws} draws, seed {seed}")]
     title, said = "How loss falls with parameters and with tokens", [*sentences, *notes]
     sheet = Sheet("GMB scaling laws", title, said, tables=tables, facts=facts)
-    card = write_text(target / "README.md", scaling_card(fit, sentences, notes, facts, tables))
+    answer = {"sentences": sentences, "notes": notes, "facts": facts, "version": __version__}
+    of_card = [table for table in tables if table.name in ("law", "comparison")]
+    card = template("card.md.j2", "gmb_hf.protocol.scaling")
+    text = write_text(target / "README.md", card.render(answer, count=count, tables=of_card))
     page, *others = sheet.write_folder(target, drawn)
-    return fit, [page, card, data, *others]
+    return fit, [page, text, data, *others]
 
 
 def scaling_sentences(fit: fitting.ScalingFit) -> list[str]:
     """The answer of each variant, whether the known floor is found, and the comparisons."""
-    said = []
-    for name, one in fit.variants.items():
-        alpha, beta, floor = (shown(one.numbers[key]) for key in ("alpha", "beta", "E"))
-        said.append(
-            f"{name}: loss = A / N^alpha + B / D^beta + E with alpha {alpha}, beta {beta}, "
-            f"E {floor} nats ({one.sizes} sizes, {one.amounts} amounts of tokens, seeds: "
-            f"{one.seeds})."
-        )
-        if one.known is not None:
-            place = {True: "inside", False: "outside of", None: "compared without"}
-            said.append(
-                f"{name}: the exact floor of the source is {one.known:.4f} nats, "
-                f"{place[one.known_inside]} the 95% interval of E."
-            )
+    said = sentences_of("sentences.j2", "gmb_hf.protocol.scaling", fit=fit)
     return [*said, *(pair.sentence for pair in fit.comparisons)]
-
-
-def shown(found: fitting.Estimate | None, digits: int = 3) -> str:
-    """A number with its interval: `0.452 [0.431, 0.470]`."""
-    if found is None:
-        return "–"
-    value = escape.number(found.value, digits)
-    if found.low is None or found.high is None:
-        return f"{value} (no interval)"
-    return f"{value} [{found.low:.{digits}f}, {found.high:.{digits}f}]"
-
-
-def _bounds() -> list[Column]:
-    return [Column(name, lambda value: f"{value:.4g}") for name in ("value", "low", "high")]
-
-
-def _cells_of(found: fitting.Estimate | None) -> tuple[float | None, ...]:
-    return (None,) * 3 if found is None else (found.value, found.low, found.high)
 
 
 def scaling_tables(cells: Sequence[fitting.Cell], fit: fitting.ScalingFit) -> list[Table]:
     """`law`, `isoflop`, `comparison` (of several variants) and `cells`."""
     rows: list[Any] = []
     for name, one in fit.variants.items():
-        rows += [(name, label, *_cells_of(one.numbers[key])) for key, label in _keys(one.numbers)]
-        rows.append((name, "best N by compute, parabolas", *_cells_of(one.iso_n)))
-        rows.append((name, "best D by compute, parabolas", *_cells_of(one.iso_d)))
+        rows += [(name, *row) for row in _estimates(one.numbers)]
+        rows.append((name, "best N by compute, parabolas", *_interval(one.iso_n)))
+        rows.append((name, "best D by compute, parabolas", *_interval(one.iso_d)))
         rows.append((name, "exact floor (nats)", one.known, None, None))
         rows.append((name, "rms residual of log L", one.rms, None, None))
+    bounds = [Column(name, "{:.4g}".format) for name in ("value", "low", "high")]
     head = [Column("variant", shrinks_to=12), Column("number", shrinks_to=16)]
-    law = Table([*head, *_bounds()], rows, "law", "Fitted numbers with 95% bootstrap intervals")
-    size = [Column(name, lambda value: f"{value:.3g}") for name in ("FLOPs", "best N", "best D")]
-    minima = Table(
-        [Column("variant"), *size, Column("loss", escape.number), Column("sizes", str)],
-        [
-            (name, each.flops, each.n, each.d, each.loss, len(each.sizes))
-            for name, one in fit.variants.items()
-            for each in one.minima
-        ],
-        "isoflop",
-        "Best size at equal compute, by parabolas in log N",
-    )
-    found = [law, minima]
+    caption = "Fitted numbers with 95% bootstrap intervals"
+    found = [Table([*head, *bounds], rows, "law", caption)]
+    minima = [
+        (name, each.flops, each.n, each.d, each.loss, len(each.sizes))
+        for name, one in fit.variants.items()
+        for each in one.minima
+    ]
+    size = [Column(name, "{:.3g}".format) for name in ("FLOPs", "best N", "best D")]
+    columns = [Column("variant"), *size, Column("loss", escape.number), Column("sizes", str)]
+    caption = "Best size at equal compute, by parabolas in log N"
+    found.append(Table(columns, minima, "isoflop", caption))
     if fit.comparisons:
-        pairs: list[Any] = [
-            (pair.variant, pair.baseline, label, *_cells_of(pair.numbers[key]))
+        pairs = [
+            (pair.variant, pair.baseline, *row)
             for pair in fit.comparisons
-            for key, label in _keys(pair.numbers)
+            for row in _estimates(pair.numbers)
         ]
         names = [Column("variant"), Column("baseline"), Column("difference of")]
         caption = "Variant less baseline on the points and seeds of both, paired bootstrap"
-        found.append(Table([*names, *_bounds()], pairs, "comparison", caption))
-    columns = (
+        found.append(Table([*names, *bounds], pairs, "comparison", caption))
+    counts = ("non_embedding", "parameters", "tokens")
+    each_cell = (
         *(Column("cell", take="name", shrinks_to=16), Column("variant", take="variant")),
-        *(
-            Column(name, escape.steps, take=name)
-            for name in ("non_embedding", "parameters", "tokens")
-        ),
+        *(Column(name, escape.steps, take=name) for name in counts),
         Column("seed", str, take="seed"),
-        Column("FLOPs", lambda value: f"{value:.3g}", take="flops"),
-        Column("loss", lambda value: f"{value:.4f}", take=_loss),
-        Column("held-out loss", lambda value: f"{value:.4f}", take="test_loss"),
+        Column("FLOPs", "{:.3g}".format, take="flops"),
+        Column("loss", "{:.4f}".format, take=lambda one: None if one.diverged else one.loss),
+        Column("held-out loss", "{:.4f}".format, take="test_loss"),
         Column("steps", escape.steps, take="steps"),
-        Column("rate", lambda value: f"{value:.3g}", take="lr"),
+        Column("rate", "{:.3g}".format, take="lr"),
         Column("left out", take="diverged"),
     )
-    found.append(Table.of(cells, columns, "cells", "Every training of the grid"))
+    found.append(Table.of(cells, each_cell, "cells", "Every training of the grid"))
     return found
 
 
-def _keys(numbers: Mapping[str, fitting.Estimate]) -> list[tuple[str, str]]:
-    return [(key, label) for key, label in _NAMES.items() if key in numbers]
+def _estimates(numbers: Mapping[str, fitting.Estimate]) -> list[tuple[Any, ...]]:
+    """Label, value, low and high of each number, in the order of labels.yaml."""
+    labels = _LABELS["numbers"].items()
+    return [(label, *_interval(numbers[key])) for key, label in labels if key in numbers]
 
 
-def _loss(cell: fitting.Cell) -> float | None:
-    return None if cell.diverged else cell.loss
-
-
-def scaling_card(
-    fit: fitting.ScalingFit,
-    sentences: Iterable[str],
-    notes: Iterable[str],
-    facts: Iterable[tuple[str, str]],
-    tables: Sequence[Table],
-) -> str:
-    """The card of a fit, Markdown: the answer, the numbers, how they came about, the limits."""
-    parts = ["# Scaling laws of a grid of trainings", *map(escape.markdown, sentences)]
-    parts += [f"Note: {escape.markdown(note)}" for note in notes]
-    parts += [table.md().strip() for table in tables if table.name in ("law", "comparison")]
-    how = (
-        "The Huber loss (delta 1e-3) of log L is least over a grid of starts (Hoffmann et al. "
-        "2022, approach 3). Intervals are 95% percentiles over bootstrap draws of grid points "
-        "with their seeds. N is " + fit.count + ". Losses of a source are the excess over the "
-        "source's own surprisal on the same tokens, plus its exact entropy."
-    )
-    limits = (
-        "The laws hold within the sizes and tokens of the grid; beyond it they extrapolate. "
-        "Each cell has one learning rate, set by a rule and not tuned."
-    )
-    parts += ["## How", escape.markdown(how), "## Limits", escape.markdown(limits)]
-    parts += ["## What made it"]
-    parts.append("\n".join(f"- {escape.markdown(f'{name}: {value}')}" for name, value in facts))
-    parts.append(f"Made by gmb-hf {__version__}.")
-    return "\n\n".join(parts) + "\n"
+def _interval(found: fitting.Estimate | None) -> tuple[float | None, ...]:
+    return (None, None, None) if found is None else astuple(found)
 
 
 By = Mapping[str, Sequence[fitting.Cell]]
@@ -290,7 +222,7 @@ def loss_by_compute(by_variant: By, fit: fitting.ScalingFit) -> Figure:
     """Loss against compute: a line for each size, and the frontier of the fitted law."""
     with style.house_style():
         figure, panels = _panels(fit, _flops_text)
-        for place, (name, axes) in enumerate(panels):
+        for name, axes in panels:
             cells, one = by_variant[name], fit.variants[name]
             means, points = _means(cells), fitting.Points.of(cells, fit.count)
             sizes = sorted({size for size, _ in means})
@@ -305,8 +237,7 @@ def loss_by_compute(by_variant: By, fit: fitting.ScalingFit) -> Figure:
             axes.plot(flops, best, color=style.INK, lw=1.8, label="frontier of the fit", zorder=3)
             _floor(axes, one)
             axes.set_xlabel("training compute (FLOPs)")
-            if place == len(panels) - 1:
-                style.legend_beside(axes)
+        style.legend_beside(panels[-1][1])
         panels[0][1].set_ylabel("held-out loss (nats per token)")
         return figure
 
@@ -372,14 +303,4 @@ def residual_panels(by_variant: By, fit: fitting.ScalingFit) -> Figure:
         return figure
 
 
-_FIGURES = {
-    "compute": (
-        "Loss against compute, with the frontier of the fitted law and the floor",
-        loss_by_compute,
-    ),
-    "isoflop": (
-        "Loss against size at equal compute: parabolas and their minima",
-        iso_flop_parabolas,
-    ),
-    "residuals": ("What the fit leaves, by size and by tokens", residual_panels),
-}
+_FIGURES = {"compute": loss_by_compute, "isoflop": iso_flop_parabolas, "residuals": residual_panels}

@@ -9,17 +9,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import model_validator
 
-from gmb_hf.base.documents import Many, plain_data
+from gmb_hf.base.documents import Many, load_yaml, plain_data
 from gmb_hf.base.errors import InputError, choose, repeated
 from gmb_hf.tasks.modular import OP_TOKENS, ModularTask
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import LOSS_POSITIONS, Task, TaskData
 from gmb_hf.training.config import ModelSettings, TrainingSettings
-from gmb_hf.training.presets import paper
 from gmb_hf.training.settings import (
     Config,
     Fraction,
@@ -28,6 +28,7 @@ from gmb_hf.training.settings import (
     Size,
     config_hash,
     one_of,
+    preset_sections,
 )
 
 MODULAR, FORMAL = "modular", "formal"
@@ -224,7 +225,7 @@ class SequentialConfig(Config):
         """What decides the numbers, except seeds and variants, as plain data for YAML."""
         training = self.training.identity()
         del training["steps"]  # they are given phase by phase
-        shared = _SHAPE if self.model.layer_norm else (*_SHAPE, "layer_norm")
+        shared = SHAPE if self.model.layer_norm else (*SHAPE, "layer_norm")
         design = {
             "suite": dict(self.suite),
             "model": {name: getattr(self.model, name) for name in shared},
@@ -238,53 +239,19 @@ class SequentialConfig(Config):
         return config_hash(self.design())
 
 
-_SHAPE = ("layers", "heads", "width", "mlp_width", "activation", "tied", "initializer_range")
+SHAPE = ("layers", "heads", "width", "mlp_width", "activation", "tied", "initializer_range")
 """The fields of the model that all variants share; a model with norms does not name them."""
 
 
-def replication(suite: str) -> SequentialConfig:
-    """Model, numbers and steps of the evaluation protocol, and the published shared token.
-
-    The protocol's table gives every operation a token of its own: `op_token="distinct"`.
-    """
-    settings = SuiteSettings(name=suite, op_token="shared" if suite == MODULAR else None)
-    base = paper()
-    return SequentialConfig(
-        preset="replication", suite=settings, model=base.model, training=base.training
-    )
-
-
-def quick(suite: str) -> SequentialConfig:
-    """Half of each task's rows are trained on, as in the protocol; all else is smaller.
-
-    A seed's phase ends when it has learned its task, so that forgetting is compared at equal
-    learning; phases would otherwise be as long as the slowest seed needs. A small learning rate
-    with much decay groks soon, and without the loss spikes of larger ones.
-    """
-    training = TrainingSettings(seeds_at_once=4)
-    if suite == FORMAL:
-        settings = SuiteSettings(name=suite)
-        model = ModelSettings(layers=2, heads=4, width=32, mlp_width=128)
-        training = training.replace(checkpoint_every=25, lr=3e-3, weight_decay=0.5)
-        # Parity is memorised, not learned, within any such number.
-        phases = PhaseSettings(steps=(300, 1000, 600, 300), stop_loss=0.05)
-    else:
-        settings = SuiteSettings(name=suite, prime=31)
-        model = ModelSettings(layers=1, heads=4, width=64, mlp_width=128)
-        training = training.replace(steps=6000, checkpoint_every=50, lr=2e-3, weight_decay=1.5)
-        phases = PhaseSettings(stop_loss=0.1)
-    return SequentialConfig(
-        preset="quick", suite=settings, model=model, training=training, phases=phases
-    )
-
-
-PRESETS = {"replication": replication, "quick": quick}
+PRESETS: dict[str, dict[str, Any]] = load_yaml(Path(__file__).with_name("presets.yaml"))
 
 
 def preset(name: str, suite: str) -> SequentialConfig:
     """The config of that name for a suite; of unknown names `InputError` names the nearest."""
     choose("suite", suite, tuple(SUITES))
-    return PRESETS[choose("preset", name, tuple(PRESETS))](suite)
+    sections = preset_sections(PRESETS, name, suite)
+    sections["suite"] = {"name": suite, **sections.get("suite", {})}
+    return SequentialConfig.from_dict(sections)
 
 
 def smaller_than_protocol(config: SequentialConfig) -> str:
@@ -292,7 +259,7 @@ def smaller_than_protocol(config: SequentialConfig) -> str:
 
     It is shown with the numbers, so that nobody takes them for a replication.
     """
-    published = replication(config.suite.name)
+    published = preset("replication", config.suite.name)
     parts = []
     if config.suite.prime != published.suite.prime:
         parts.append(f"p = {config.suite.prime} (protocol: {published.suite.prime})")

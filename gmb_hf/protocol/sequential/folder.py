@@ -35,6 +35,7 @@ from gmb_hf.training.checkpoints import States, group_name
 from gmb_hf.training.config import format_seeds, parse_seeds
 from gmb_hf.training.folder import check_config
 from gmb_hf.training.seeds import versions
+from gmb_hf.training.settings import first_difference
 from gmb_hf.training.variants import DENSE, Variant
 
 DESIGN, MATRIX = "sequential.yaml", "matrix.csv"
@@ -97,6 +98,22 @@ def refuse_repeated(folders: Sequence[str | Path], *, of: str) -> None:
     twice = repeated([Path(folder).resolve() for folder in folders])
     if twice is not None:
         raise InputError(f"{twice}: the folder is named twice; name each run once")
+
+
+def distinct_names(folders: Sequence[Path]) -> list[str]:
+    """The name of each folder; its whole path where two names are the same."""
+    names = [folder.resolve().name for folder in folders]
+    return names if repeated(names) is None else list(map(str, folders))
+
+
+def differing_designs(folders: Sequence[Path], configs: Sequence[Any]) -> list[str]:
+    """A note on each folder whose design is not that of the first one."""
+    first, notes = configs[0].design(), []
+    for folder, config in zip(folders[1:], configs[1:], strict=True):
+        difference = first_difference(first, config.design())
+        if difference:
+            notes.append(f"designs of {folders[0]} and {folder} differ: {difference}")
+    return notes
 
 
 class SequentialFolder(VariantFolder):

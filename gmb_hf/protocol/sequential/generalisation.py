@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -17,14 +18,9 @@ from gmb_hf.base.documents import Record
 from gmb_hf.base.errors import InputError, choose, positive_int, repeated
 from gmb_hf.base.files import write_json
 from gmb_hf.base.tables import Column, Table
-from gmb_hf.protocol.sequential.summary import (
-    difference_columns,
-    mean_column,
-    spread,
-    spread_columns,
-)
+from gmb_hf.protocol.sequential.summary import difference_columns, mean_column, spread_table
 from gmb_hf.report import style
-from gmb_hf.report.sheet import Sheet
+from gmb_hf.report.sheet import Sheet, sentences_of
 from gmb_hf.runs.columns import missing_column
 from gmb_hf.runs.metadata import learned_data, mismatches, refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
@@ -33,6 +29,7 @@ PROTOCOL_SEEDS = (1337, 42, 7)
 """The seeds of the generalisation protocol."""
 
 POINTS = 32
+_MOST_POINTS = 10_000
 LEAST_OVERLAP = 0.1
 """A shared range below this part of the whole range of the two (in log loss) is unreliable."""
 
@@ -173,7 +170,7 @@ def matched(
     `InputError` for an unknown baseline, a variant without runs, a seed twice, or bad points.
     """
     choose("variant", baseline, tuple(variants))
-    positive_int("points", points)
+    positive_int("points", points, most=_MOST_POINTS)
     for curves in variants.values():
         _check(curves)
     found = [_matched(variants, name, baseline, points) for name in variants if name != baseline]
@@ -245,15 +242,15 @@ _SHOWN_POINTS = 8
 
 def generalisation_tables(found: Generalisation) -> list[Table]:
     """Best and final losses; where variants are compared, their losses at equal training loss."""
-    columns = (Column("variant"), Column("quantity"), Column("runs", str), *spread_columns())
-    rows = [
-        (name, quantity, len(variant.runs), *spread(value))
+    rows = (
+        (name, quantity, len(variant.runs), value)
         for name, variant in found.variants.items()
         for quantity, value in vars(variant).items()
         if isinstance(value, stats.OverSeeds)
-    ]
+    )
     caption = "Best and final losses in nats, and validation less training loss at the end"
-    made = [Table(columns, rows, "generalization_losses", caption)]
+    head = ("variant", "quantity", "runs")
+    made = [spread_table(head, rows, "generalization_losses", caption)]
     if found.matched:
         made += [_means_at_equal_loss(found.matched), _points_at_equal_loss(found.matched)]
     return [replace(table, notes=found.notes) for table in made]
@@ -428,6 +425,11 @@ def _read_curves(log: RunLog, where: str, either: Sequence[Sequence[str]]) -> li
         if column is None:
             raise missing_column(names[0], log.observables, where)
         columns.append(column)
+    if columns[0] == columns[1]:
+        raise InputError(
+            f"{where}: {columns[0]} is named for both losses; name one column with --train, and "
+            "another with --validation"
+        )
     panels = [log.panel(column) for column in columns]
     curves = []
     for place, (run, seed) in enumerate(zip(log.runs, log.seeds, strict=True)):
@@ -469,22 +471,6 @@ def write_generalised(
 
 
 def _notes(summaries: Mapping[str, VariantLosses], pairs: Sequence[Matched]) -> list[str]:
-    seeds = ", ".join(map(str, PROTOCOL_SEEDS))
-    notes = [
-        f"{name} has {len(curve.runs)} of at least {stats.LEAST_SEEDS} seeds (the protocol's: "
-        f"{seeds}): no interval"
-        for name, curve in summaries.items()
-        if len(curve.runs) < stats.LEAST_SEEDS
-    ]
-    for one in pairs:
-        who = f"{one.variant} and {one.baseline}"
-        begin = f"UNRELIABLE: the training losses of {who}"
-        if one.train_range is None:
-            end = "do not overlap; nothing can be compared at equal training loss"
-            notes.append(f"{begin} {end}")
-        elif not one.reliable:
-            low, high = one.train_range
-            notes.append(f"{begin} overlap by {one.overlap:.0%} only ({low:.3g} to {high:.3g})")
-        elif one.difference is None:
-            notes.append(f"{who} share no seed: no paired difference")
-    return notes
+    about: dict[str, Any] = {"seeds": PROTOCOL_SEEDS, "least": stats.LEAST_SEEDS}
+    about |= {"summaries": summaries, "pairs": pairs}
+    return sentences_of("generalisation.j2", "gmb_hf.protocol.sequential", **about)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import accumulate, chain
+from operator import and_
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +31,13 @@ from gmb_hf.protocol.sequential.config import (
     preset,
     smaller_than_protocol,
 )
-from gmb_hf.protocol.sequential.folder import DESIGN, MATRIX, refuse_repeated
+from gmb_hf.protocol.sequential.folder import (
+    DESIGN,
+    MATRIX,
+    differing_designs,
+    distinct_names,
+    refuse_repeated,
+)
 from gmb_hf.protocol.sequential.matrix import MEASURES, RetentionMatrix, read_matrix
 from gmb_hf.protocol.sequential.summary import (
     Chance,
@@ -40,18 +49,13 @@ from gmb_hf.protocol.sequential.summary import (
 )
 from gmb_hf.report import style
 from gmb_hf.report.curves import median_over_runs
-from gmb_hf.report.sheet import Sheet
+from gmb_hf.report.sheet import Sheet, sentences_of
 from gmb_hf.runs.metadata import refuse_mismatches
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.folder import read_config_file, read_design
-from gmb_hf.training.settings import first_difference
 
 SUMMARY = "retention.json"
-_NUMBERS = {
-    "suite": ("train_fraction", "data_seed"),
-    "training": ("lr", "weight_decay", "beta1", "beta2", "eps"),
-}
-"""Section -> the fields that a note names where they differ from the protocol's."""
+_TEMPLATES = "gmb_hf.protocol.sequential"
 
 
 class SequentialRun(NamedTuple):
@@ -67,10 +71,12 @@ class SequentialRun(NamedTuple):
 
 
 class SequentialReport(NamedTuple):
-    """A summary, and the files written."""
+    """A summary, the files written, remarks, and the command to type next."""
 
     summary: RetentionSummary
     files: tuple[Path, ...]
+    notes: tuple[str, ...]
+    following: str
 
 
 def read_run(folder: str | Path) -> SequentialRun:
@@ -124,55 +130,35 @@ def sequential_report(
     matrices, curves = {}, {}
     for (place, variant), label in _labels(runs).items():
         matrices[label] = replace(runs[place].matrices[variant], variant=label)
-        phases = read_phases(runs[place].folder / "logs" / variant)
-        if phases:
-            curves[label] = phases
-    levels = [_chance(run.config.suite) for run in runs]
-    agreed = {
-        k: level for k, level in levels[0].items() if all(one.get(k) == level for one in levels)
-    }
+        curves[label] = read_phases(runs[place].folder / "logs" / variant)
+    agreed = reduce(and_, (_chance(run.config.suite).items() for run in runs))
     notes = (*unequal, *_design_notes(runs))
-    summary = summarize(matrices, chance=agreed, baseline=baseline, notes=notes)
+    summary = summarize(matrices, chance=dict(agreed), baseline=baseline, notes=notes)
     data = write_json(Path(out) / SUMMARY, summary.to_dict())
-    made: dict[str, Figure | None] = {}
+    drawn: dict[str, tuple[str, Figure | None]] = {}
     if figures:
-        made = {f"matrix_{measure}": retention_matrix(summary, measure) for measure in MEASURES}
-        made["forgetting"] = forgetting_bars(summary)
-        made["forgetting_by_phase"] = forgetting_by_phase(summary)
-        made["phases"] = phase_curves(summary, curves) if curves else None
+        for measure in MEASURES:
+            caption = f"{measure.capitalize()} on every task after every phase"
+            drawn[f"matrix_{measure}"] = caption, retention_matrix(summary, measure)
+        caption = "What was lost of each task's best, over seeds"
+        drawn["forgetting"] = caption, forgetting_bars(summary)
+        caption = "What each phase adds to the loss of the tasks learned before it"
+        drawn["forgetting_by_phase"] = caption, forgetting_by_phase(summary)
+        if any(curves.values()):
+            caption = "Training and held-out loss, phase by phase"
+            drawn["phases"] = caption, phase_curves(summary, curves)
     fingerprints = {task: mine for run in runs for task, mine in run.fingerprints.items()}
+    said = sentences_of("sentences.j2", _TEMPLATES, variants=summary.variants)
     sheet = Sheet(
         "GMB sequential retention",
         f"What remains of {len(summary.trained_on)} tasks learned one after the other",
-        [*_sentences(summary), *summary.notes],
+        [*said, *summary.notes],
         tables=retention_tables(summary),
         facts=[(f"fingerprint of {task}", digest) for task, digest in fingerprints.items()],
     )
-    drawn = {name: (_CAPTIONS[name], figure) for name, figure in made.items() if figure is not None}
     page, *others = sheet.write_folder(out, drawn)
-    return SequentialReport(summary, (page, data, *others))
-
-
-_CAPTIONS = {
-    "matrix_loss": "Loss on every task after every phase",
-    "matrix_accuracy": "Accuracy on every task after every phase",
-    "forgetting": "What was lost of each task's best, over seeds",
-    "forgetting_by_phase": "What each phase adds to the loss of the tasks learned before it",
-    "phases": "Training and held-out loss, phase by phase",
-}
-
-
-def _sentences(summary: RetentionSummary) -> list[str]:
-    """Of each variant, the mean accuracy when a task was learned and after the last phase."""
-    said = []
-    for name, one in summary.variants.items():
-        learned, kept = (one.quantities[f"{when}_accuracy"] for when in ("learning", "average"))
-        if learned is not None and kept is not None:
-            said.append(
-                f"{name}: accuracy {learned.mean:.2f} after a task's own phase, {kept.mean:.2f} "
-                f"after the last one (means over tasks and {len(one.seeds)} seeds)."
-            )
-    return said
+    following = shlex.join(["cat", str(Path(out) / "tables" / "matrix_loss.md")])
+    return SequentialReport(summary, (page, data, *others), summary.notes, following)
 
 
 def _chance(suite: SuiteSettings) -> dict[str, Chance]:
@@ -206,34 +192,15 @@ def _design_notes(runs: Sequence[SequentialRun]) -> list[str]:
         scale = _unlike_the_protocol(run.config)
         if scale:
             notes.append(f"{where}{name} is not the protocol: {scale}")
-    for run in runs[1:]:
-        found = first_difference(runs[0].config.design(), run.config.design())
-        if found:
-            notes.append(f"designs of {runs[0].folder} and {run.folder} differ: {found}")
-    return notes
+    folders, configs = [run.folder for run in runs], [run.config for run in runs]
+    return [*notes, *differing_designs(folders, configs)]
 
 
 def _unlike_the_protocol(config: SequentialConfig) -> str:
     """Each setting that differs from the protocol's, with both; empty where all are equal."""
-    protocol = preset("replication", config.suite.name)
-    parts = [smaller_than_protocol(config)]
-    if config.steps != protocol.steps:
-        counts = "/".join(f"{steps:,}" for steps in sorted({*config.steps}))
-        parts.append(f"{counts} steps a phase (protocol: {protocol.training.steps:,})")
-    if config.phases.stop_loss is not None:
-        parts.append(f"a seed's phase ends at a held-out loss of {config.phases.stop_loss:g}")
-    if config.suite.loss_positions != protocol.suite.loss_positions:
-        parts.append(f"loss at {config.suite.loss_positions} positions")
-    if config.suite.order != protocol.suite.order:
-        parts.append(f"trained in the order {', '.join(config.suite.tasks)}")
-    if config.phases.carry_optimizer:
-        parts.append("optimizer carried from phase to phase")
-    for section, names in _NUMBERS.items():
-        for name in names:
-            mine, theirs = (getattr(getattr(one, section), name) for one in (config, protocol))
-            if mine != theirs:
-                parts.append(f"{name} {mine:g} (protocol: {theirs:g})")
-    return ", ".join(part for part in parts if part)
+    about: dict[str, Any] = {"config": config, "smaller": smaller_than_protocol(config)}
+    about["protocol"] = preset("replication", config.suite.name)
+    return ", ".join(sentences_of("unlike_protocol.j2", _TEMPLATES, **about))
 
 
 def _labels(runs: Sequence[SequentialRun]) -> dict[tuple[int, str], str]:
@@ -241,9 +208,7 @@ def _labels(runs: Sequence[SequentialRun]) -> dict[tuple[int, str], str]:
     every = [(place, variant) for place, run in enumerate(runs) for variant in run.matrices]
     if repeated([variant for _, variant in every]) is None:
         return {key: key[1] for key in every}
-    names = [run.folder.resolve().name for run in runs]
-    if repeated(names) is not None:
-        names = [str(run.folder) for run in runs]
+    names = distinct_names([run.folder for run in runs])
     return {(place, variant): f"{variant} ({names[place]})" for place, variant in every}
 
 

@@ -1,12 +1,13 @@
 """The sequential protocol (phases 2a and 2b): every variant through all tasks of a suite.
 
 Seeds are trained in groups, one group after the other or several at a time in processes of their
-own; callbacks show the progress and log to trackers. A saved model can be evaluated by itself.
+own; a bar shows the progress, and trackers hear of it. A saved model can be evaluated by itself.
 """
 
 from __future__ import annotations
 
 import math
+import shlex
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,15 +15,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from accelerate import Accelerator
-from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError, choose, repeated
 from gmb_hf.base.files import whole_folder, write_json
 from gmb_hf.protocol.sequential.config import SequentialConfig
 from gmb_hf.protocol.sequential.config import preset as named
 from gmb_hf.protocol.sequential.folder import DESIGN, SEQUENCE, SequentialFolder
-from gmb_hf.protocol.sequential.report import sequential_report
-from gmb_hf.protocol.sequential.summary import RetentionSummary
+from gmb_hf.protocol.sequential.report import SequentialReport, sequential_report
 from gmb_hf.protocol.sequential.train import (
     Phases,
     TaskResult,
@@ -40,105 +39,10 @@ SAVE_EVERY_SECONDS = 15.0
 SAVE_MODELS = ("last", "all", "none")
 
 
-class Callback:
-    """What follows a sequential training; each method does nothing by default."""
-
-    def began(self, phases: Phases, seed_steps: int) -> None:
-        """A group of seeds begins, or resumes after so many seeds x steps."""
-
-    def advanced(self, seed_steps: int) -> None:
-        """So many seeds x steps were made, or will not be needed, since the last call."""
-
-    def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
-        """A checkpoint's losses and accuracies, each [S], of the task that is trained."""
-
-    def evaluated(self, phases: Phases) -> None:
-        """Every task was evaluated; the last entry of `phases.matrix` has the numbers."""
-
-    def ended(self, phases: Phases) -> None:
-        """The group has come to the end of its last phase."""
-
-
-class ProgressCallback(Callback):
-    """Tells a bar, which may be in another process, the steps, the variant and the task."""
-
-    def __init__(self, tell: launch.Tell) -> None:
-        self._tell = tell
-
-    def began(self, phases: Phases, seed_steps: int) -> None:
-        """Count the steps of an earlier start, and name the variant."""
-        self.advanced(seed_steps)
-        self.evaluated(phases)
-
-    def advanced(self, seed_steps: int) -> None:
-        """Move the bar."""
-        self._tell("advanced", seed_steps)
-
-    def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
-        """Show the mean held-out loss of the task that is trained."""
-        self.evaluated(phases, f" {np.mean(found['test_loss']):.2f}")
-
-    def evaluated(self, phases: Phases, more: str = "") -> None:
-        """Name the next task."""
-        tasks = phases.config.suite.tasks
-        if phases.phase < len(tasks):
-            place = f"{phases.phase + 1}/{len(tasks)} {phases.task}"
-            self._tell("show", f"{phases.variant.name} {place}{more}"[:32])
-
-
 class PhaseBar(launch.TrainingBar):
     """A progress bar of seeds x steps over all variants, with the current variant and task."""
 
     shown = "beginning"
-
-
-class TrackerCallback(Callback):
-    """Logs each phase of each sequence to a run of trackers: its curves, and the matrix after it.
-
-    `trackers` are installed ones; local files go to `trackers/` in the run's folder.
-    """
-
-    def __init__(self, trackers: Sequence[str], folder: Path) -> None:
-        self._trackers, self._folder = list(trackers), folder
-
-    def began(self, phases: Phases, seed_steps: int) -> None:
-        """Nothing is open before the first numbers."""
-        design = {"variant": phases.variant.name, **phases.config.design()}
-        self._tracking = Tracking(
-            self._trackers, self._folder, project="gmb-sequential", config=design
-        )
-
-    def measured(self, phases: Phases, found: dict[str, NDArray[np.float64]]) -> None:
-        """Log the curves of every seed."""
-        self._log(phases, phases.phase, found)
-
-    def evaluated(self, phases: Phases) -> None:
-        """Log the row of the matrix of every seed, and close the runs of the phase."""
-        tasks = phases.config.suite.tasks
-        found = {
-            f"matrix_{name}/{task}": column
-            for name, values in zip(("loss", "accuracy"), phases.matrix[-1], strict=True)
-            for column, task in zip(values.T, tasks, strict=True)
-        }
-        ended = phases.phase - 1
-        self._log(phases, ended, found)
-        for seed in phases.seeds:
-            self._tracking.close(*_tracked(phases, ended, seed))
-
-    def _log(self, phases: Phases, phase: int, found: Mapping[str, NDArray[np.float64]]) -> None:
-        for place, seed in enumerate(phases.seeds):
-            row = {name: float(values[place]) for name, values in found.items()}
-            self._tracking.log(*_tracked(phases, phase, seed), phases.model.step, row)
-
-    def ended(self, phases: Phases) -> None:
-        """Close what is open."""
-        self._tracking.close()
-
-
-def _tracked(phases: Phases, phase: int, seed: int) -> tuple[str, str]:
-    """Group and run of a seed's phase, counted from 0; the run is named as in the logs."""
-    variant, task = phases.variant.name, phases.config.suite.tasks[phase]
-    return f"{variant}-seed_{seed}", f"{variant}-phase-{phase + 1}-{task}-seed_{seed}"
 
 
 def train_group(
@@ -146,19 +50,17 @@ def train_group(
     variant: Variant,
     seeds: Sequence[int],
     folder: SequentialFolder,
-    callbacks: Sequence[Callback] = (),
     *,
     device: str = "cpu",
     save_models: str = "last",
     trackers: Sequence[str] = (),
-    tell: launch.Tell | None = None,
+    tell: launch.Tell,
 ) -> None:
     """Train one of the pending groups of a folder through all phases, or from where it stopped.
 
     Args:
         config, variant, seeds: what is trained, seeds together.
         folder: of the run; it must have been claimed for the config.
-        callbacks: follow the training.
         device: "cpu" or "cuda".
         save_models: keep a model after the "last" phase, after "all" of them, or "none".
         trackers: installed ones to log to.
@@ -167,16 +69,14 @@ def train_group(
     `InputError` where the variant does not fit the model, or the folder cannot be written to.
     """
     phases = Phases(config, variant, seeds, device=device)
-    every = [*callbacks, *([ProgressCallback(tell)] if tell else [])]
-    if trackers:
-        every.append(TrackerCallback(trackers, folder.path))
-
-    def report(event: str, *about: Any) -> None:
-        for one in every:
-            getattr(one, event)(*about)
-
-    count, last = len(seeds), len(config.suite.tasks)
     tasks = [config.suite.build(task) for task in config.suite.tasks]
+    count, last = len(seeds), len(tasks)
+
+    def show(more: str = "") -> None:
+        if phases.phase < last:
+            place = f"{phases.phase + 1}/{last} {phases.task}"
+            tell("show", f"{variant.name} {place}{more}"[:32])
+
     states = folder.states(config, variant)
     saved = states.load(seeds)
     if saved is not None:
@@ -184,52 +84,59 @@ def train_group(
     else:
         phases.matrix.append(phases.evaluate())
     done = sum(config.steps[: phases.phase]) + (phases.step if phases.phase < last else 0)
-    report("began", phases, done * count)
+    tell("advanced", done * count)
+    show()
+    design = {"variant": variant.name, **config.design()}
     saved_at = time.monotonic()
-    while phases.phase < last:
-        if phases.step % config.training.checkpoint_every == 0 and not phases.measured:
-            report("measured", phases, phases.measure())
-            if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
-                states.save(seeds, phases.state(), phases.rows)
-                saved_at = time.monotonic()
-        if not phases.finished:
-            phases.advance()
-            report("advanced", count)
-            continue
-        unused = config.steps[phases.phase] - phases.step
-        folder.write_log(phases)
-        phases.end_phase()
-        report("evaluated", phases)
-        report("advanced", unused * count)
-        if save_models == "all" or (save_models == "last" and phases.phase == last):
-            for place, seed in enumerate(seeds):
-                target = folder.model(variant.name, seed, phases.phase)
-                with whole_folder(target) as unfinished:
-                    save_model(phases.model.member(place), unfinished, tasks)
-                    write_json(unfinished / SEQUENCE, phases.about(place))
-        states.save(seeds, phases.state(), phases.rows)
-        saved_at = time.monotonic()
+    with Tracking(trackers, folder.path, project="gmb-sequential", config=design) as tracking:
+        while phases.phase < last:
+            if phases.step % config.training.checkpoint_every == 0 and not phases.measured:
+                found = phases.measure()
+                show(f" {np.mean(found['test_loss']):.2f}")
+                tracking.log_each(_runs(phases), phases.model.step, found)
+                if time.monotonic() - saved_at > SAVE_EVERY_SECONDS:
+                    states.save(seeds, phases.state(), phases.rows)
+                    saved_at = time.monotonic()
+            if not phases.finished:
+                phases.advance()
+                tell("advanced", count)
+                continue
+            unused = config.steps[phases.phase] - phases.step
+            folder.write_log(phases)
+            runs = _runs(phases)
+            phases.end_phase()
+            show()
+            row = {
+                f"matrix_{name}/{task}": column
+                for name, values in zip(("loss", "accuracy"), phases.matrix[-1], strict=True)
+                for column, task in zip(values.T, config.suite.tasks, strict=True)
+            }
+            tracking.log_each(runs, phases.model.step, row)
+            for run in runs:
+                tracking.close(*run)
+            tell("advanced", unused * count)
+            if save_models == "all" or (save_models == "last" and phases.phase == last):
+                for place, seed in enumerate(seeds):
+                    target = folder.model(variant.name, seed, phases.phase)
+                    with whole_folder(target) as unfinished:
+                        save_model(phases.model.member(place), unfinished, tasks)
+                        write_json(unfinished / SEQUENCE, phases.about(place))
+            states.save(seeds, phases.state(), phases.rows)
+            saved_at = time.monotonic()
     folder.write_results(phases)
     states.drop(seeds)
-    report("ended", phases)
+
+
+def _runs(phases: Phases) -> list[tuple[str, str]]:
+    """Group and run, for trackers, of the phase under way of each seed; runs as in the logs."""
+    name, phase = phases.variant.name, f"phase-{phases.phase + 1}-{phases.task}"
+    return [(f"{name}-seed_{seed}", f"{name}-{phase}-seed_{seed}") for seed in phases.seeds]
 
 
 _SUITE = ("order", "prime", "op_token", "loss_positions", "data_seed", "compat_batch")
 _PHASES = ("stop_early", "stop_loss", "carry_optimizer")
 SHORT = {name: f"suite.{name}" for name in _SUITE} | {name: f"phases.{name}" for name in _PHASES}
 """Option -> the field that it sets."""
-
-
-class SequentialResult(NamedTuple):
-    """The results of a sequential run: files to look at, and the numbers of `retention.json`.
-
-    `notes` say what a reader should know, `following` is the command to type next.
-    """
-
-    paths: list[Path]
-    summary: RetentionSummary
-    notes: list[str]
-    following: list[str]
 
 
 def sequential_config(
@@ -248,11 +155,8 @@ def sequential_config(
         for name, value in options.items()
         if name in SHORT and value is not None and value is not False
     ]
-    steps = str(options.get("steps") or "")
-    if "," in steps:
-        given.append(f"phases.steps={steps}")
-    elif steps:
-        given.append(f"training.steps={steps}")
+    if steps := str(options.get("steps") or ""):
+        given.append(f"{'phases' if ',' in steps else 'training'}.steps={steps}")
     return named(preset, suite).changed([*given, *changes])
 
 
@@ -277,7 +181,7 @@ def run_sequential(
     jobs: int | None = None,
     accelerator: Accelerator | None = None,
     figures: bool = True,
-) -> SequentialResult | None:
+) -> SequentialReport | None:
     """Train what is missing in `out`, put the matrices together and report on them.
 
     Args:
@@ -333,8 +237,8 @@ def run_sequential(
     following = ["gmb", "sequential", "report", str(folder.path)]
     if checkpoint.exists():
         following[2:] = ["eval", "--checkpoint", str(checkpoint), "--suite", config.suite.name]
-    summary = made.summary
-    return SequentialResult([matrix, *made.files], summary, [*notes, *summary.notes], following)
+    files, said = (matrix, *made.files), (*notes, *made.notes)
+    return made._replace(files=files, notes=said, following=shlex.join(following))
 
 
 class Evaluated(NamedTuple):

@@ -10,7 +10,7 @@ CSV holds the means in full, and `matrix_full` and `retention_summary` both inte
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 
 from gmb_hf.base import escape, stats
 from gmb_hf.base.documents import Record
-from gmb_hf.base.tables import Column, Table, follow
+from gmb_hf.base.tables import Column, Row, Table, follow
 from gmb_hf.protocol.sequential.matrix import (
     MEASURES,
     QUANTITIES,
@@ -204,14 +204,9 @@ def _variant(matrix: RetentionMatrix) -> VariantSummary:
         name: None if values is None else over(values)
         for name, values in quantities(matrix).items()
     }
-    loss, accuracy = (
-        phase_increases(getattr(matrix, measure)[:, :, matrix.trained_columns])
-        for measure in ("loss", "accuracy")
-    )
+    added = [phase_increases(one[:, :, matrix.trained_columns]) for one in measures]
     increases = tuple(
-        PhaseIncrease(
-            k + 1, matrix.trained_on[k], task, over(loss[:, k, j]), over(accuracy[:, k, j])
-        )
+        PhaseIncrease(k + 1, matrix.trained_on[k], task, *(over(one[:, k, j]) for one in added))
         for j, task in enumerate(matrix.trained_on)
         for k in range(j + 1, last + 1)
     )
@@ -293,6 +288,23 @@ def difference_columns(field: str = "", prefix: str = "") -> list[Column]:
     ]
 
 
+def spread_table(head: Sequence[str], rows: Iterable[Row], name: str, caption: str) -> Table:
+    """A row for each number over seeds: what it is, how many seeds, and its statistics.
+
+    A row is given as the cells under `head`, the last of them the count, and the number itself.
+    """
+    *keys, count = head
+    columns = [*map(Column, keys), Column(count, str), *spread_columns()]
+    return Table(columns, [(*key, *spread(over)) for *key, over in rows], name, caption)
+
+
+def comparison(pairs: Sequence[stats.Difference], caption: str, test: str | None) -> Table:
+    """Every variant less the baseline, on shared seeds; `test` says what the p-values are."""
+    columns = [Column(name, take=name) for name in ("quantity", "variant", "baseline")]
+    table = Table.of(pairs, [*columns, *difference_columns()], "comparison", caption)
+    return replace(table, notes=(test,) if test else ())
+
+
 def retention_tables(summary: RetentionSummary) -> list[Table]:
     """Every table of a summary; its notes go with each of them."""
     made = [
@@ -301,8 +313,10 @@ def retention_tables(summary: RetentionSummary) -> list[Table]:
         by_quantity(summary),
         by_task(summary),
         *([by_phase(summary)] if len(summary.trained_on) > 1 else []),
-        *([comparison(summary)] if summary.differences else []),
     ]
+    if summary.differences:
+        caption = f"Difference from {summary.baseline}, paired by seed"
+        made.append(comparison(summary.differences, caption, summary.test))
     return [replace(table, notes=(*summary.notes, *table.notes)) for table in made]
 
 
@@ -340,13 +354,13 @@ def full_matrix(summary: RetentionSummary) -> Table:
 
 def by_quantity(summary: RetentionSummary) -> Table:
     """Average, learning, transfer and forgetting of each variant."""
-    columns = (Column("variant"), Column("quantity"), Column("seeds", str), *spread_columns())
-    rows = [
-        (name, quantity, len(variant.seeds), *spread(over))
+    rows = (
+        (name, quantity, len(variant.seeds), over)
         for name, variant in summary.variants.items()
         for quantity, over in variant.quantities.items()
-    ]
-    return Table(columns, rows, "retention_summary", "What each variant keeps, over seeds")
+    )
+    caption = "What each variant keeps, over seeds"
+    return spread_table(("variant", "quantity", "seeds"), rows, "retention_summary", caption)
 
 
 def by_task(summary: RetentionSummary) -> Table:
@@ -365,8 +379,8 @@ def by_task(summary: RetentionSummary) -> Table:
 def by_phase(summary: RetentionSummary) -> Table:
     """The protocol's forgetting from each phase to the next, beside the best less the last."""
     columns = [Column("variant"), Column("task"), Column("phase", str), Column("trained_on")]
-    columns += [Column(name, show_mean) for name in ("loss_increase", "accuracy_increase")]
-    columns += [Column(f"forgetting_{measure}", show_mean) for measure in ("loss", "accuracy")]
+    numbers = "loss_increase", "accuracy_increase", "forgetting_loss", "forgetting_accuracy"
+    columns += [Column(name, show_mean) for name in numbers]
     rows = []
     for name, variant in summary.variants.items():
         best = {(one.task, one.measure): one.forgetting for one in variant.tasks}
@@ -374,18 +388,7 @@ def by_phase(summary: RetentionSummary) -> Table:
             row = [name, one.task, one.phase, one.trained_on, mean(one.loss), mean(one.accuracy)]
             # best less last is of the whole sequence, so it stands at the task's last phase
             at_end = one.phase == len(summary.trained_on)
-            rows.append([*row, *(mean(best[one.task, of]) if at_end else "" for of in _BOTH)])
+            lost = (best[one.task, measure] for measure in ("loss", "accuracy"))
+            rows.append([*row, *(mean(over) if at_end else "" for over in lost)])
     said = "Forgetting from each phase to the next; at the end, the best before it less the last"
     return Table(columns, rows, "forgetting_by_phase", said)
-
-
-_BOTH = ("loss", "accuracy")
-
-
-def comparison(summary: RetentionSummary) -> Table:
-    """Every variant less the baseline, on shared seeds."""
-    columns = [Column(name, take=name) for name in ("quantity", "variant", "baseline")]
-    columns += difference_columns()
-    caption = f"Difference from {summary.baseline}, paired by seed"
-    table = Table.of(summary.differences, columns, "comparison", caption)
-    return replace(table, notes=(summary.test,) if summary.test else ())

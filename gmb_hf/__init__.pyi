@@ -1,0 +1,20 @@
+from gmb_hf._version import __version__ as __version__
+from gmb_hf.base.errors import InputError as InputError
+from gmb_hf.benchmark.evaluate import evaluate_lock as evaluate_lock
+from gmb_hf.benchmark.evaluate import evaluate_runs as evaluate_runs
+from gmb_hf.benchmark.evaluate import judge as judge
+from gmb_hf.benchmark.judgement import Judgement as Judgement
+from gmb_hf.benchmark.locking import make_lock as make_lock
+from gmb_hf.benchmark.results import Results as Results
+from gmb_hf.benchmark.scores import Scores as Scores
+from gmb_hf.design.design import Design as Design
+from gmb_hf.design.design import Prereg as Prereg  # its name in earlier versions
+from gmb_hf.design.lock import Lock as Lock
+from gmb_hf.jobs import metrics as metrics
+from gmb_hf.modeling import GrokkingTransformerConfig as GrokkingTransformerConfig
+from gmb_hf.modeling import GrokkingTransformerForCausalLM as GrokkingTransformerForCausalLM
+from gmb_hf.report.figures import plot as plot
+from gmb_hf.runs.panel import Panel as Panel
+from gmb_hf.runs.runlog import RunLog as RunLog
+from gmb_hf.tasks.registry import get_task as get_task
+from gmb_hf.training.presets import preset as preset
