@@ -21,7 +21,7 @@ from gmb_hf import Design, InputError, Results, RunLog, preset
 from gmb_hf.base.files import json_text
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.locking import make_lock
-from gmb_hf.benchmark.prepare import own_score
+from gmb_hf.benchmark.own_runs import own_score
 from gmb_hf.cli import main
 from gmb_hf.design.lock import CHECKSUMS, Lock
 from gmb_hf.hub import panels

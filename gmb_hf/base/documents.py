@@ -621,12 +621,16 @@ class Document(Section):
         }
 
     @classmethod
-    def commented(cls) -> str:
+    def template(cls) -> str:
         """YAML that loads as this document, a comment beside each key.
 
         Fields without a default hold an example.
         """
         return "\n".join(_section_lines(cls.nested(), "")) + "\n"
+
+    def commented(self) -> str:
+        """The document as YAML, a comment beside each key."""
+        return "\n".join(_section_lines(self.nested(), "", self.plain())) + "\n"
 
 
 def _nested(
@@ -652,9 +656,16 @@ def _nested(
 _COLUMN = 44  # of the comments
 
 
-def _section_lines(section: type[Section], indent: str) -> list[str]:
+def _section_lines(
+    section: type[Section], indent: str, said: Mapping[str, Any] | None = None
+) -> list[str]:
+    """The fields of a section with what they are `said` to hold, else as a template has them."""
     fields = section.model_fields.items()
-    return [line for name, field in fields for line in _yaml_lines(name, field, indent)]
+    if said is None:
+        return [line for name, field in fields for line in _yaml_lines(name, field, indent)]
+    return [
+        line for name, field in fields for line in _said_lines(name, field, indent, said.get(name))
+    ]
 
 
 def _yaml_lines(key: str, field: FieldInfo, indent: str) -> list[str]:
@@ -673,6 +684,18 @@ def _yaml_lines(key: str, field: FieldInfo, indent: str) -> list[str]:
     return [first, f"{indent}  - {item[0].strip()}", *item[1:]]
 
 
+def _said_lines(key: str, field: FieldInfo, indent: str, value: Any) -> list[str]:
+    inner = section_in(field.annotation)
+    about = field.description or (inner and inner.__doc__)
+    if inner is field.annotation and inner is not None:
+        first = _with_comment(f"{indent}{key}:", about)
+        return [first, *_section_lines(inner, f"{indent}  ", value)]
+    if inner is None or not isinstance(value, list) or not value:
+        return [_with_comment(f"{indent}{key}: {_inline(value)}", about)]
+    items = [f"{indent}  - {_inline(item)}" for item in value]
+    return [_with_comment(f"{indent}{key}:", about), *items]
+
+
 def _with_comment(text: str, comment: str | None) -> str:
     gap = " " * max(2, _COLUMN - len(text))
     return f"{text}{gap}# {comment}" if comment else text
@@ -682,7 +705,7 @@ def _inline(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key}: {_inline(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_inline(k)}: {_inline(v)}" for k, v in value.items()) + "}"
     return dump_yaml(plain_data(value)).removesuffix("...\n").strip()
 
 

@@ -646,7 +646,7 @@ def reproduce(
 
     Args:
         log: the runs, read with `on_duplicate="sort"`.
-        candidates: the scores, as `prepare.own_score` gives them.
+        candidates: the scores, as `own_score` gives them.
         settings: the reference's settings, stored as `x_compat`.
         notes: what a reader must know beside what is found here.
 

@@ -13,18 +13,19 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.first_alarm import OtherEventRecord, before_event
 from gmb_hf.benchmark.judgement import Judgement
+from gmb_hf.benchmark.own_runs import own_design
 from gmb_hf.benchmark.prepare import (
     CONTROLS,
     Prepared,
     Runs,
     namesakes,
-    own_score,
     prepare,
     refuse_copies_between,
     refuse_marked,
     statements_of,
 )
 from gmb_hf.benchmark.results import Results
+from gmb_hf.benchmark.scores import Scores
 from gmb_hf.benchmark.sections import CalibrationRecord
 from gmb_hf.benchmark.verdict import judge_all
 from gmb_hf.core.thresholds import effective_budget
@@ -277,12 +278,27 @@ def judge(
     read = partial(RunLog.read, run_column=run, step_column=step)
     log = read(runs)
     names = [score] if isinstance(score, str) else list(score)
-    own = [own_score(name, log, sign=sign, sees_test_labels=sees_test_labels) for name in names]
-    design = Design.minimal(
-        metric=metric, horizon=horizon, safe_gap=safe_gap, candidates=own, **fields
-    )
+    known: Any = {"sign": sign, "sees_test_labels": sees_test_labels, **fields}
+    design = own_design(log, names, metric=metric, horizon=horizon, safe_gap=safe_gap, **known)
     earlier = None if explore is None else read(explore)
     return evaluate_runs(design, log, explore=earlier).results
+
+
+def reversed_detection(judgement: Judgement) -> float | None:
+    """The detection rate of a score with its sign reversed, at the primary budget of runs.
+
+    For a hint after an exploratory evaluation. None where the thresholds are a lock's, or none
+    keeps the budget.
+    """
+    source = judgement.source
+    if not judgement.counts_runs or not (source is None or isinstance(source, Scores)):
+        return None
+    budget, own = judgement.design.primary_run_budget, judgement.evaluation
+    turned = replace(own, values=-own.values)
+    source = None if source is None else replace(source, values=-source.values)
+    found = Judgement(turned, source, judgement.design, basis=judgement.basis)
+    known = found.run_calibrated.finite(budget)
+    return found.first_alarms(budget).detection_rate if known else None
 
 
 def _evaluate(
@@ -352,7 +368,7 @@ def _most_runs(design: Design, log: RunLog, look: int | None, *, of_panel: bool)
     """
     if of_panel or (look is not None and look >= design.looks):
         return len(log.runs)
-    bounds = (design.max_eval_seeds, len(design.seeds_eval) or None)
+    bounds = (design.max_eval_seeds, design.n_eval)
     return math.inf if look is None else min((n for n in bounds if n is not None), default=math.inf)
 
 

@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 from pydantic import AllowInfNan, Field, FiniteFloat
 
 from gmb_hf.base.documents import Count, Many, Number, OpenSection
+from gmb_hf.base.escape import p_value
 from gmb_hf.base.stats import IntervalRecord, exact_binomial
 from gmb_hf.benchmark.baselines import BaselineRecord
-from gmb_hf.benchmark.gates import State, budget_state
+from gmb_hf.benchmark.gates import SLACK, State, budget_state
 from gmb_hf.benchmark.judgement import Basis, Judgement, Locked
 from gmb_hf.benchmark.records import NO_EVENT, NO_NEGATIVE, WhyNull
 from gmb_hf.benchmark.robustness import LayerDRecord
 from gmb_hf.benchmark.scores import Scores
 from gmb_hf.core.first_alarm import FirstAlarms
-from gmb_hf.core.nulls import detects_more
+from gmb_hf.core.nulls import detects_more, labels_of
 from gmb_hf.core.thresholds import promise, shown_line
 
 MEMORISATION = "steps_since_memorisation"
@@ -177,6 +178,36 @@ def measure(judgement: Judgement, budget: float, rivals: Rivals) -> FirstAlarmPo
         },
         p_value=alarms.p_value,
     )
+
+
+def worth(at: FirstAlarmPointRecord) -> str:
+    """What a first alarm is worth, in a clause: detection, false alarms, the strongest baseline.
+
+    The baseline is the chance baseline or control that detects most events at the same budget.
+    """
+    rate, lead = at.false_alarm_rate, at.lead_median
+    kept = rate is None or rate <= at.budget + SLACK
+    measured = "" if rate is None else f"{_with_ends(rate, at.false_alarm_interval)}, "
+    share = at.detection_rate
+    detected = "none" if share is None else _with_ends(share, at.detection_interval)
+    text = (
+        f"it detects {detected} of {at.n_events} event{'' if at.n_events == 1 else 's'}, "
+        f"{0 if lead is None else lead:,.0f} steps ahead; false alarms in {at.n_false} of "
+        f"{at.n_runs} runs ({measured}budget {100 * at.budget:g}%{'' if kept else ': compatible'})"
+    )
+    if not at.beside:
+        return text
+    names = {**labels_of("runs"), **RIVALS}
+    name, best = max(at.beside.items(), key=lambda item: item[1].detection_rate)
+    p = p_value(best.p_value)
+    return (
+        f"{text}; best chance baseline {best.detection_rate:.0%} ({names.get(name, name)}, p {p})"
+    )
+
+
+def _with_ends(rate: float, interval: IntervalRecord | None) -> str:
+    ends = "" if interval is None else f" [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
+    return f"{rate:.0%}{ends}"
 
 
 def run_budget_state(judgement: Judgement, budget: float, interval: IntervalRecord | None) -> State:

@@ -225,7 +225,7 @@ def _facts_without_events(prepared: Prepared) -> DesignFacts:
     return DesignFacts(
         cadence=log.panel("step").cadence(),
         n_explore=len(log.runs),
-        n_eval=len(design.seeds_eval) or None,
+        n_eval=design.n_eval,
         duplicates_dropped=log.dropped_duplicates,
         near_copies=prepared.near.note(),
         metric_range=prepared.metric_range,

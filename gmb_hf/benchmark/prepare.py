@@ -641,26 +641,6 @@ def _resolve_score(score: Score, log: RunLog | None, where: str) -> Entry:
     return Entry(indicator, score.x_sign or 1, score.params)
 
 
-def own_score(
-    name: str, log: RunLog, *, sign: int = 1, sees_test_labels: bool | None = None
-) -> dict[str, Any]:
-    """A score of somebody's own log as a candidate: its column, else the indicator of that name.
-
-    `sees_test_labels` is of a column; what an indicator sees is known, and so is what the column
-    of that name sees which is all that it reads.
-    """
-    candidate: dict[str, Any] = {"name": name, "x_sign": sign}
-    if name in log.observables and name not in CONTROLS:
-        family = column_family(log.metadata, name)
-        known = get(name) if name in names() and family == EXTERNAL else None
-        if known is not None and sees_test_labels is None and known.needs == (name,):
-            sees_test_labels = known.sees_test_labels
-        return {**candidate, "family": family, "x_sees_test_labels": sees_test_labels}
-    if name in names():
-        return {**candidate, "family": get(name).family}
-    return candidate  # `resolve` says what there is instead
-
-
 def available_candidates(log: RunLog) -> list[dict[str, Any]]:
     """Every registered indicator that the log can feed, but the controls, with its defaults.
 
@@ -806,6 +786,7 @@ class EventPreview:
         events: how many of them have an event.
         steps: the earliest, the median and the latest t*; empty without events.
         at_first: how many fall on the first row at which there could be one.
+        falling: where no run has an event, how many would if the metric were to fall.
         warnings: what is wrong with them, a sentence each.
         notes: what else a reader must know of the runs.
         others: the same of each event of `also_events`.
@@ -817,16 +798,23 @@ class EventPreview:
     events: int
     steps: tuple[int, ...]
     at_first: int
+    falling: int
     warnings: tuple[str, ...]
     notes: tuple[str, ...]
     others: tuple[EventPreview, ...] = ()
+
+
+def nearest_window(cadence: int) -> int:
+    """The multiple of a cadence nearest to the usual window of E_jump, in steps."""
+    usual: int = Design.model_fields["w_event"].default
+    return max(1, round(usual / cadence)) * cadence
 
 
 def preview_events(log: RunLog, **fields: Any) -> EventPreview:
     """The events of every run, by the fields of a design that define them (metric, jump_threshold).
 
     Where no window is given and the usual one is no multiple of the checkpoints' distance, it is
-    that distance.
+    the nearest multiple.
 
     Raises:
         InputError: a field is unknown or does not fit the checkpoints, or the metric is missing or
@@ -836,7 +824,7 @@ def preview_events(log: RunLog, **fields: Any) -> EventPreview:
     # Horizon and gap play no part in where events are.
     design = Design.minimal(**{"horizon": spacing, "safe_gap": 2 * spacing, **fields})
     if "w_event" not in fields and design.w_event % spacing:
-        design = design.replace(w_event=spacing)
+        design = design.replace(w_event=nearest_window(spacing))
     prepared = prepare(log, design, entries=())
     others = tuple(map(_preview, prepared.other_events.values()))
     return replace(_preview(prepared), notes=tuple(prepared.notes), others=others)
@@ -862,6 +850,7 @@ def _preview(prepared: Prepared) -> EventPreview:
         events=int(happened.sum()),
         steps=tuple(int(step) for step in ends),
         at_first=at_first,
+        falling=0 if found.n_events else events_the_other_way(prepared.judged, design),
         warnings=tuple(warnings),
         notes=(),
     )

@@ -18,7 +18,7 @@ from gmb_hf.base.stats import (
     IntervalRecord,
     exact_binomial,
 )
-from gmb_hf.benchmark.first_alarm import RIVALS, Rivals, run_budget_state
+from gmb_hf.benchmark.first_alarm import RIVALS, Rivals, measure, run_budget_state, worth
 from gmb_hf.benchmark.gates import (
     SLACK,
     GateName,
@@ -83,8 +83,7 @@ class WindowsCase:
         point, gate = self.point, self.layer_b
         return (
             f"by windows, at a false positive rate of {point.fpr:.0%}, it covers {self._covered}"
-            f"{self._chance} with a median lead time of {point.lead_time_median:g} steps, and "
-            f"{gate.n_met} of {len(gate.targets)} budgets are met{self._over()}"
+            f"{self._chance}, and {gate.n_met} of {len(gate.targets)} budgets are met{self._over()}"
         )
 
     def _over(self) -> str:
@@ -319,19 +318,7 @@ class RunsCase:
 
     def supported(self) -> str:
         """What speaks for the score."""
-        alarms, budget = self.primary, self.judgement.design.primary_run_budget
-        interval, over = self._false_interval(budget), ""
-        rate = alarms.false_alarm_rate
-        if rate is not None and interval is not None and rate > budget + SLACK:
-            ends = f"[{interval.low:.0%}, {interval.high:.0%}]"
-            over = f" ({rate:.0%} {ends} of a budget of {budget:.0%}: compatible with it)"
-        lead = alarms.lead_quantiles((0.5,))[0]
-        return (
-            f"its first alarm detects {self._detected}{self._chance} with a median lead time of "
-            f"{0 if lead is None else lead:g} steps, and {alarms.n_false} of {alarms.n_runs} runs "
-            f"{'has' if alarms.n_false == 1 else 'have'} a false alarm, the budget being "
-            f"{in_words(budget)}{over}"
-        )
+        return worth(measure(self.judgement, self.judgement.design.primary_run_budget, self.rivals))
 
     @property
     def _detected(self) -> str:
@@ -488,4 +475,4 @@ def _of_events(share: float | None, n_events: int) -> str:
 
 
 def _beside(shares: Sequence[float]) -> str:
-    return f" (chance: {' and '.join(f'{share:.0%}' for share in shares)})" if shares else ""
+    return f" (best chance baseline {max(shares):.0%})" if shares else ""

@@ -3,7 +3,14 @@
 Options:
     prereg: A preregistration (gmb prereg init).
     preset: The design of a preset; that of the logs by default.
-    score: Only this column or indicator, not the design's candidates; several are possible.
+    score (column): Only this column or indicator, not the design's candidates; several are
+        possible.
+    sign: Of --score: +1: high scores mean risk; -1: low ones do.
+    explore_share (share): Explore only this share of the runs; the others are held out.
+
+More options:
+    sees_test_labels, --sees-test-labels/--no-test-labels: Whether held-out labels went into the
+        columns of --score.
 """
 
 from __future__ import annotations
@@ -13,12 +20,11 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
-from gmb_hf.base.errors import CheckFailed, InputError
+from gmb_hf.base.errors import CheckFailed, InputError, fraction
 from gmb_hf.base.escape import number
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.cli import options
@@ -28,28 +34,62 @@ from gmb_hf.cli.options import App, DesignCommand
 if TYPE_CHECKING:
     from gmb_hf.benchmark.planning import Pilot
     from gmb_hf.benchmark.prepare import Prepared
+    from gmb_hf.design.design import Design
     from gmb_hf.design.power import Plan, RunsPlan
     from gmb_hf.design.power import Row as PlanRow
+    from gmb_hf.runs.runlog import RunLog
 
 app = App()
 
 
-@app.command()
-def init(out: Path, force: bool = False) -> None:
-    """Write a commented preregistration to fill in.
+@app.command(cls=DesignCommand)
+def init(
+    context: typer.Context,
+    out: Path,
+    runs: list[str] | None = None,
+    score: list[str] | None = None,
+    sign: int = 1,
+    sees_test_labels: bool | None = None,
+    explore_share: float | None = None,
+    step_column: str = "step",
+    run_column: str = "run",
+    force: bool = False,
+) -> None:
+    """Write a commented preregistration to fill in; with --runs, what the logs and options say.
 
     Options:
         out (prereg.yaml): Where to write it.
+        runs: Logs whose system, cadence and scores it shall name.
         force: Replace a file that is there.
     """
     from gmb_hf.base.files import write_text
+    from gmb_hf.benchmark.own_runs import undeclared_parts
+    from gmb_hf.benchmark.prepare import with_boundary
     from gmb_hf.design.design import Design
+    from gmb_hf.hub.sources import part_of
 
     if out.exists() and not force:
         raise InputError(f"{out}: is there already; choose another --out, or pass --force")
-    write_text(out, Design.template())
-    lock = show.command("lock", prereg=out, runs="RUNS", out="lock.yaml")
-    show.written([out], following=f"edit it, then {lock}")
+    if runs is None:
+        said = [flag for name, flag in options.typed(context).items() if name not in _OF_A_FILE]
+        if said:
+            raise InputError(
+                f"{', '.join(said)}: without --runs nothing says what that fits; give the logs "
+                "with --runs, or leave it out and edit the file"
+            )
+        write_text(out, Design.template())
+        lock = show.command("lock", prereg=out, runs="RUNS", out="lock.yaml")
+        show.written([out], following=f"edit it, then {lock}")
+        return
+    log = _read(context, runs)
+    design = _design(context, log)
+    part, _ = part_of(log, design, "explore")
+    write_text(out, with_boundary(design, part).commented())
+    words = options.again(context, *_COLUMNS, of_design=False)
+    lock = show.command("lock", "--runs", *runs, *words, prereg=out, out="lock.yaml")
+    if undeclared_parts(design, part, split=False):
+        lock += " --undeclared"
+    show.written([out], following=lock)
 
 
 def explore(
@@ -57,6 +97,12 @@ def explore(
     runs: list[str],
     prereg: Path | None = None,
     preset: str | None = None,
+    score: list[str] | None = None,
+    sign: int = 1,
+    sees_test_labels: bool | None = None,
+    explore_share: float | None = None,
+    step_column: str = "step",
+    run_column: str = "run",
     out: Path | None = None,
 ) -> None:
     """Try both signs of every candidate on explore runs; nothing here is a claim."""
@@ -70,8 +116,7 @@ def explore(
     with show.counting("exploring", len(prepared.design.candidates) + 2) as done:
         rows = search(prepared.design, prepared, on_done=done)
     show.explored(rows, out, prepared.design.primary_run_budget)
-    lock = ("lock", "--runs", *runs)
-    following = show.command(*lock, prereg=prereg, preset=preset, out="lock.yaml")
+    following = lock_next(context, runs, prepared.log, prepared.design, None)
     show.written([] if out is None else [write_explored(rows, out)], following=following)
 
 
@@ -83,6 +128,9 @@ def lock(
     score: list[str] | None = None,
     sign: int = 1,
     sees_test_labels: bool | None = None,
+    explore_share: float | None = None,
+    step_column: str = "step",
+    run_column: str = "run",
     out: Path | None = None,
     strict_lint: bool = False,
     explain: bool = False,
@@ -94,15 +142,12 @@ def lock(
     """Freeze the design and the thresholds found on explore runs; unsound designs are refused.
 
     Options:
-        runs: Explore logs: files, folders or globs.
-        sign: Of --score: +1, high means risk; -1, low does.
+        runs: Explore logs, or with --explore-share all of them: files, folders or globs.
         out: Where to write the lock.
         explain: Print each frozen choice in a sentence.
         made, --lock: With --explain or --publish: a lock that is there.
 
     More options:
-        sees_test_labels, --sees-test-labels/--no-test-labels: Whether held-out labels went into the
-            columns of --score.
         strict_lint: Refuse a design with warnings as well.
         force: Replace a lock that is there.
         publish: Commit it to this dataset of the Hub, which shows that it came first.
@@ -143,11 +188,7 @@ def lock(
             f"{out}: a lock is there already; thresholds are locked once. Choose another --out, "
             "or pass --force and judge on new seeds"
         )
-    options.check_sign(sign)
-    known: Any = {"sign": sign, "sees_test_labels": sees_test_labels}
-    if not score and {"sign", "sees_test_labels"} & options.typed(context).keys():
-        raise InputError("--sign and --sees-test-labels are of --score; name one")
-    prepared, aside = _prepare(context, given, prereg, preset, score, known)
+    prepared, aside = _prepare(context, given, prereg, preset)
     with options.said_in_options():
         declared_design(prepared)
     with show.counting("locking", len(prepared.design.candidates) + 2) as done:
@@ -159,30 +200,71 @@ def lock(
     show_and_publish(out, frozen)
     # Where explore and held-out runs lie together, evaluate takes its own from among them.
     held_out = given if aside else ["HELD_OUT_RUNS"]
-    judging = show.command("evaluate", "--runs", *held_out, lock=out, out="results")
+    words = options.again(context, *_COLUMNS, of_design=False)
+    judging = show.command("evaluate", "--runs", *held_out, *words, lock=out, out="results")
     show.written([out], following=judging)
 
 
-def _prepare(
-    context: typer.Context,
-    given: list[str],
-    prereg: Path | None,
-    preset: str | None,
-    scores: list[str] | None = None,
-    known: Mapping[str, Any] = MappingProxyType({}),
-) -> tuple[Prepared, int]:
-    """Explore runs by the design of a file, a preset or the logs, and how many were set aside."""
-    from gmb_hf.benchmark.prepare import own_score, prepare
-    from gmb_hf.hub.sources import design_for, naming_panels, part_of, read_runs
+_OF_A_FILE = {"out", "force"}  # of `gmb prereg init` without runs
+# What a next command is told again, beside the fields of the design.
+_SAID = ("score", "sign", "sees_test_labels")
+_COLUMNS = ("step_column", "run_column")
 
-    log = read_runs(given)
-    fields = options.design_fields(context)
+
+def _read(context: typer.Context, runs: Sequence[str]) -> RunLog:
+    """The runs, by the columns that were named."""
+    from gmb_hf.hub.sources import read_runs
+
+    return read_runs(list(runs), **{name: context.params[name] for name in _COLUMNS})
+
+
+def _design(
+    context: typer.Context, log: RunLog, prereg: Path | None = None, preset: str | None = None
+) -> Design:
+    """The design of a file, a preset, the logs or, where none of them has one, of the options.
+
+    Raises:
+        InputError: nothing says which design, or an option does not fit it.
+    """
+    from gmb_hf.benchmark.own_runs import own_design, own_score, split
+    from gmb_hf.hub.sources import design_for, has_design
+
+    fields, given = options.design_fields(context), context.params
+    scores, share = given["score"], given["explore_share"]
+    known = {name: given[name] for name in ("sign", "sees_test_labels")}
+    options.check_sign(given["sign"])
+    if not scores and known.keys() & options.typed(context).keys():
+        raise InputError("--sign and --sees-test-labels are of --score; name one")
     options.refuse_candidates(fields, scores)
-    if scores:
-        fields["candidates"] = [own_score(name, log, **known) for name in scores]
-    with options.said_in_options():
-        design = design_for(log, prereg, preset, fields)
+    own = prereg is None and preset is None and not has_design(log)
+    if own:
+        options.require_own(context, "or pass --prereg FILE, or --preset NAME")
+    with options.said_in_options(every=own):
+        if own:
+            design = own_design(log, scores, **known, **fields)
+        else:
+            if scores:
+                fields["candidates"] = [own_score(name, log, **known) for name in scores]
+            design = design_for(log, prereg, preset, fields)
+        if share is not None:
+            if design.n_eval is not None:
+                raise InputError(
+                    "--explore-share: the design names its held-out runs already; leave it out"
+                )
+            design = design.replace(**split(log, fraction("--explore-share", share)))
     options.check_event(context, design.event_type)
+    return design
+
+
+def _prepare(
+    context: typer.Context, given: list[str], prereg: Path | None, preset: str | None
+) -> tuple[Prepared, int]:
+    """Explore runs by the design that was asked for, and how many were set aside."""
+    from gmb_hf.benchmark.prepare import prepare
+    from gmb_hf.hub.sources import naming_panels, part_of
+
+    log = _read(context, given)
+    design = _design(context, log, prereg, preset)
     part, aside = part_of(log, design, "explore")
     if aside:
         show.say(f"{aside} runs were set aside: they are held out, or not declared.")
@@ -190,6 +272,27 @@ def _prepare(
         prepared = prepare(part, design)
     show.notes(prepared.left_out)
     return prepared, aside
+
+
+def lock_next(
+    context: typer.Context, runs: Sequence[str], log: RunLog, design: Design, share: float | None
+) -> str:
+    """The command that locks on these runs what was tried on them, by all that was typed.
+
+    `share` of the runs are explored, where the design does not say which ones are.
+    """
+    from gmb_hf.benchmark.own_runs import undeclared_parts
+
+    typed = options.typed(context)
+    words = options.again(context, "prereg", "preset", *_SAID, *_COLUMNS)
+    if "explore_share" in typed:
+        words += options.again(context, "explore_share", of_design=False)
+    elif share is not None and design.n_eval is None:
+        words += ["--explore-share", f"{share:g}"]
+    split = share is not None or "explore_share" in typed
+    if undeclared_parts(design, log, split=split) and "undeclared" not in typed:
+        words.append("--undeclared")
+    return show.command("lock", "--runs", *runs, *words, out="lock.yaml")
 
 
 # How many runs to train.
@@ -281,6 +384,10 @@ class PlanCommand(DesignCommand):
 
     also: ClassVar[Mapping[str, str]] = {"fpr_targets": "--f"}
 
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        """`--runs` is `--pilot`, as the runs of every other command."""
+        return super().parse_args(ctx, ["--pilot" if word == "--runs" else word for word in args])
+
 
 def plan(
     context: typer.Context,
@@ -307,7 +414,7 @@ def plan(
         power (share): Probability of a conclusive verdict, if the score is so good.
         candidates (number = 1, or those of --prereg): Scores in the lock.
         prereg: Take the design from this preregistration.
-        pilot: Measure instead of assume: logs of pilot runs.
+        pilot: Measure instead of assume: logs of pilot runs; --runs is the same.
         score: Pilot: a column, or an indicator.
         sign: Pilot: +1, or -1 where low scores mean risk.
 
@@ -319,9 +426,9 @@ def plan(
         run_column: Pilot: column that tells runs apart.
         out: Write the plan, as .json or .yaml; else nothing is.
     """
+    from gmb_hf.benchmark.own_runs import own_design, own_score
     from gmb_hf.benchmark.planning import check_ending, plan_runs, write_plan
     from gmb_hf.benchmark.planning import pilot as measure
-    from gmb_hf.benchmark.prepare import own_score
     from gmb_hf.design.design import Design
     from gmb_hf.hub.sources import read_runs
 
@@ -334,16 +441,17 @@ def plan(
         for name, flag in options.typed(context).items():
             if name in {*_OF_THE_PILOT, *fields} - _OF_THE_GOAL:
                 raise InputError(f"{flag} describes a pilot: give its logs with --pilot")
+    log = None
+    if given:
+        log = read_runs(given, step_column=step_column, run_column=run_column)
+        options.check_sign(sign)
     if prereg is not None:
         design = Design.read(prereg)
         with options.said_in_options():
             design = design.replace(**fields)
     else:
-        if given and not (score and fields.get("horizon") and fields.get("safe_gap")):
-            raise InputError(
-                "--pilot needs --score COLUMN, --horizon H and --safe-gap G (and --metric COLUMN), "
-                "or --prereg FILE"
-            )
+        if log is not None:
+            options.require_own(context, "or pass --prereg FILE")
         targets = fields.setdefault("fpr_targets", [0.05])
         if "primary_run_budget" in fields:
             fields.setdefault("run_budgets", [fields["primary_run_budget"]])
@@ -351,12 +459,11 @@ def plan(
         fields.setdefault("primary_fpr", 0.05 if 0.05 in targets else targets[0])
         with options.said_in_options():
             # Nothing is read from these lengths without a pilot.
-            design = Design.of({"horizon": 1, "safe_gap": 2, **fields})
+            asked = {"horizon": 1, "safe_gap": 2, **fields}
+            design = Design.of(asked) if log is None else own_design(log, **asked)
     options.check_event(context, design.event_type)
     measured = None
-    if given:
-        log = read_runs(given, step_column=step_column, run_column=run_column)
-        options.check_sign(sign)
+    if log is not None:
         with options.said_in_options(every=True) if prereg is None else nullcontext():
             if score is not None:
                 design = design.replace(candidates=[own_score(score, log, sign=sign)])
@@ -378,6 +485,8 @@ def plan(
     following = show.command("prereg", "init", out="prereg.yaml")
     if prereg is not None:
         following = show.command("lock", prereg=prereg, runs="EXPLORE_RUNS", out="lock.yaml")
+    elif log is not None:
+        following = lock_next(context, ["EXPLORE_RUNS"], log, design, None)
     show.written([write_plan(found, out)] if out is not None else [], following=following)
     assert found.by_runs is not None
     if found.by_runs.chosen is None:

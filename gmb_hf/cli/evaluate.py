@@ -19,7 +19,10 @@ from gmb_hf.cli.options import App
 
 if TYPE_CHECKING:
     from gmb_hf.benchmark.compat import CompatSettings
+    from gmb_hf.benchmark.evaluate import Evaluation
+    from gmb_hf.benchmark.judgement import Judgement
     from gmb_hf.benchmark.results import Results
+    from gmb_hf.benchmark.verdict import IndicatorRecord
     from gmb_hf.report.compare import IndicatorPair, ResultsComparison
 
 app = App()
@@ -31,6 +34,8 @@ _ALWAYS |= {"figures", "force"}
 _OF_BOTH = {"score", "fpr_targets", "sign", "sees_test_labels", "protocol"}
 _OF_A_JUMP = {"jump_checkpoints", "hold_checkpoints", "fall_back", "smoothing"}
 _ONLY_COMPAT = {*_OF_A_JUMP, "thresholds", "last_rows"}
+_SAID = ("score", "sign", "sees_test_labels")
+_EXPLORE_SHARE = 0.5  # of the lock that is proposed for runs without a split
 
 
 def evaluate(
@@ -82,8 +87,9 @@ def evaluate(
         smoothing: Checkpoints to average a score over.
     """
     from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
-    from gmb_hf.benchmark.prepare import controls_of, own_score
-    from gmb_hf.design.design import Design
+    from gmb_hf.benchmark.own_runs import own_design, own_score
+    from gmb_hf.benchmark.prepare import controls_of
+    from gmb_hf.cli.design import lock_next
     from gmb_hf.design.lock import Lock
     from gmb_hf.design.looks import LooksFile, looks_path
     from gmb_hf.hub.sources import named, naming_panels, part_of, read_runs
@@ -114,26 +120,17 @@ def evaluate(
                 from gmb_hf.hub.locks import with_publication
 
                 evaluation = with_publication(evaluation)
-        following = show.command("lock", "--explain", lock=lock)
+        following = _after_lock(evaluation, lock, out)
     else:
         if transfer:
             raise InputError("--transfer judges runs of another system by a lock: give --lock FILE")
         panel = named(runs)  # which comes with a design and a split
-        flags = {"score": "--score", "horizon": "--horizon", "safe_gap": "--safe-gap"}
-        flags = flags if panel is None else {"score": "--score"}
-        lacking = ", ".join(flag for name, flag in flags.items() if name not in on_line)
-        if lacking:
-            raise InputError(
-                f"{lacking} missing: without --lock say what to judge, e.g. "
-                "--score COLUMN --metric COLUMN --horizon 2000 --safe-gap 4000"
-            )
+        options.require_own(context, "or judge by --lock FILE", of_panel=panel is not None)
         strange = ", ".join(flag for name, flag in on_line.items() if name in _ONLY_COMPAT)
         if strange:
             raise InputError(f"only --protocol compat has {strange}; add it, or leave that out")
-        design = {"protocol": protocol, **options.design_fields(context)}
-        options.check_event(context, design.get("event_type"))
-        if "fpr_targets" in design:
-            design.setdefault("min_targets_ok", min(2, len(design["fpr_targets"])))
+        fields = {"protocol": protocol, **options.design_fields(context)}
+        options.check_event(context, fields.get("event_type"))
         options.check_sign(sign)
         if panel is None:
             log, earlier = read(runs), read(explore_runs) if explore_runs else None
@@ -144,22 +141,27 @@ def evaluate(
             if panel.judged:
                 log, earlier = panel.read("heldout"), log
         known: Any = {"sign": sign, "sees_test_labels": sees_test_labels}
-        options.refuse_candidates(design, score)
-        design["candidates"] = [own_score(name, log, **known) for name in score or ()]
+        options.refuse_candidates(fields, score)
         with options.said_in_options(every=True):
-            fixed = Design.of(design) if panel is None else panel.design().replace(**design)
+            if panel is None:
+                fixed = own_design(log, score or (), **known, **fields)
+            else:
+                fields["candidates"] = [own_score(name, log, **known) for name in score or ()]
+                fixed = panel.design().replace(**fields)
             count = len({*controls_of(log), *(candidate.name for candidate in fixed.candidates)})
             with naming_panels(log), show.counting("judging", count) as done:
                 evaluation = evaluate_runs(fixed, log, explore=earlier, on_done=done)
         if not force:
             _refuse_others(out, evaluation.results)
-        following = show.command("prereg", "init", out="prereg.yaml")
-        if panel is not None and panel.judged and not options.design_fields(context):
-            scores = [word for one in score or () for word in ("--score", one)]
-            signed = None if sign == 1 else sign
-            following = show.command(
-                "lock", "--runs", runs[0], *scores, sign=signed, out="lock.yaml"
-            )
+        other_way = _other_way(evaluation)
+        if other_way:
+            words = options.again(context, *_SAID, "explore_runs", "step_column", "run_column")
+            following = show.command("evaluate", "--runs", *runs, *words, "--falling", out=out)
+        elif earlier is not None and panel is None:
+            following = lock_next(context, explore_runs or (), earlier, fixed, None)
+        else:
+            share = None if panel is not None and panel.judged else _EXPLORE_SHARE
+            following = lock_next(context, runs, log, fixed, share)
     paths = publish(evaluation, out, next_command=following, figures=figures)
     if lock is not None:
         paths.append(looks_path(lock))
@@ -174,11 +176,42 @@ def evaluate(
             show.say(published.sentence)
     else:
         show.notes(map(options.in_options, evaluation.results.summary.x_notes))
-        show.tell("exploratory")
+        for item in evaluation.results.indicators:
+            _hint_of_sign(item, evaluation.judgements[item.name])
     show.written(paths, following=following)
     if require_supported and not answer(evaluation.results).may_alarm:
         without = "" if lock else "; without --lock none ever may"
         raise CheckFailed(f"no score may raise an alarm{without}")
+
+
+def _after_lock(evaluation: Evaluation, lock: Path, out: Path) -> str:
+    """The command that follows a verdict: watch a run by it, or see what stands against it."""
+    from gmb_hf.report.answer import answer
+
+    found = answer(evaluation.results)
+    if found.may_alarm:
+        return show.command("monitor", "--follow", "LOG", lock=lock, results=out / "results.yaml")
+    own = [item.name for item in found.ranked if item.family != "control"]
+    return show.command("results", "show", out, *own[:1])
+
+
+def _hint_of_sign(item: IndicatorRecord, judgement: Judgement) -> None:
+    """Of a score that ranks the wrong way round, what its reverse would detect on these runs."""
+    from gmb_hf.benchmark.evaluate import reversed_detection
+
+    if item.family == "control" or item.layer_A.auc is None or item.layer_A.auc >= 0.5:
+        return
+    detected, sign = reversed_detection(judgement), -(item.x_sign or 1)
+    if detected is not None and detected > 0:
+        show.tell("reversed", name=item.name, auc=item.layer_A.auc, sign=sign, detected=detected)
+
+
+def _other_way(evaluation: Evaluation) -> bool:
+    """Whether no run has an event, but some would if the metric were to fall."""
+    from gmb_hf.benchmark.events import events_the_other_way
+
+    nothing = not evaluation.events.n_events
+    return nothing and events_the_other_way(evaluation.log, evaluation.design) > 0
 
 
 def _refuse_others(out: Path, results: Results) -> None:
@@ -196,7 +229,7 @@ def _reproduce(context: typer.Context) -> None:
     """Evaluate, and show what each threshold of each score costs and covers."""
     from gmb_hf.base.documents import load_yaml
     from gmb_hf.benchmark.compat import reproduce
-    from gmb_hf.benchmark.prepare import own_score
+    from gmb_hf.benchmark.own_runs import own_score
     from gmb_hf.hub.sources import read_runs
     from gmb_hf.report.answer import answer
     from gmb_hf.report.report import publish
@@ -224,7 +257,7 @@ def _reproduce(context: typer.Context) -> None:
     results = found.results
     if not given["force"]:
         _refuse_others(out, results)
-    following = show.command("prereg", "init", out="prereg.yaml")
+    following = show.command("results", "show", out)
     paths = publish(found, out, next_command=following, figures=given["figures"])
     columns = [
         Column("target", "{:.4g}".format, take="worth.fpr"),

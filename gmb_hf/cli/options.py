@@ -367,6 +367,41 @@ def typed(context: typer.Context) -> dict[str, str]:
     return flags | fields
 
 
+def again(context: typer.Context, *names: str, of_design: bool = True) -> list[str]:
+    """What was typed for these parameters, and of the design, to be typed in another command."""
+    words: list[str] = []
+    for name in names:
+        given = context.params.get(name)
+        flag = typed(context).get(name)
+        if flag is None or given is None:
+            continue
+        if isinstance(given, bool):
+            words.append(flag if given else flag.replace("--", "--no-", 1))
+        else:
+            several = given if isinstance(given, list) else [given]
+            words += [word for one in several for word in (flag, str(one))]
+    return words + (design_words(context) if of_design else [])
+
+
+_REQUIRED = {"score": "--score", "horizon": "--horizon", "safe_gap": "--safe-gap"}
+
+
+def require_own(context: typer.Context, otherwise: str, *, of_panel: bool = False) -> None:
+    """Refuse a command about runs that say nothing of their design, unless it is typed.
+
+    Raises:
+        InputError: score, horizon or safe gap (`of_panel`: the score) are missing.
+    """
+    on_line = typed(context)
+    wanted = {"score": _REQUIRED["score"]} if of_panel else _REQUIRED
+    lacking = ", ".join(flag for name, flag in wanted.items() if name not in on_line)
+    if lacking:
+        raise InputError(
+            f"{lacking} missing: say what to judge, e.g. --score COLUMN --metric COLUMN "
+            f"--horizon 2000 --safe-gap 4000; {otherwise}"
+        )
+
+
 def check_sign(sign: int) -> None:
     """Refuse any sign but +1 and -1."""
     if sign not in (1, -1):
@@ -551,13 +586,11 @@ def _design_parameters(taken: Iterable[str], also: Mapping[str, str]) -> list[An
 
 
 def design_words(context: typer.Context) -> list[str]:
-    """What was typed of the design, to be typed again; without the metric."""
+    """What was typed of the design, to be typed again."""
     from gmb_hf.design.design import Design
 
     words: list[str] = []
     for name, said in context.meta.get(_TYPED, {}).items():
-        if name == "metric":
-            continue
         if said.by_set:
             words += ["--set", f"{said.how.removeprefix('--set ')}={said.value}"]
         elif "flag" in Design.views(name) or isinstance(said.value, bool):

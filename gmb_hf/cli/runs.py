@@ -26,7 +26,6 @@ LogsCommand = options.several("--runs")
 
 _COUNTS = ("values", "empty", "NaN", "infinite")
 _MOST_COLUMNS = 24
-_WINDOW = 50  # of `gmb evaluate`, in steps
 _USUAL_METRIC = "test_acc"  # of a design that names none
 # Labels of PT-MSS; those that need a look come first.
 _LABELS = ("REGISTERED_TRANSITION", "ESTIMATOR_UNSTABLE", "NO_TRANSITION", "INCONCLUSIVE")
@@ -119,16 +118,17 @@ def verify(
     rows = section(every, most=_MOST_COLUMNS, rest=" columns; --columns chooses")
     screen.table(Table(shown, rows), above=True)
     screen.notes(found.remarks)
+    falls = False
     if event or usual:
         faulty = bool(found.faults) or not event
-        _print_events(log, {"metric": _USUAL_METRIC, **event}, found.remarks, faulty=faulty)
+        about = {"metric": _USUAL_METRIC, **event}
+        falls = _print_events(log, about, found.remarks, faulty=faulty)
     screen.refuse_faults(found.faults, " in these logs")
     screen.say("Nothing is wrong with these logs.")
-    keys = options.design_words(context)
-    keys += ["--step-column", step_column] if step_column != "step" else []
-    keys += ["--run-column", run_column] if run_column != "run" else []
-    spacing = None if "w_event" in event else found.spacing
-    screen.written([], following=_judging([*runs, *keys], asked or usual, spacing=spacing))
+    keys = options.again(context, "step_column", "run_column")
+    keys += ["--falling"] * falls
+    following = _judging([*runs, *keys], asked or usual, spacing=found.spacing)
+    screen.written([], following=following)
 
 
 @app.command("join", cls=LogsCommand)
@@ -246,7 +246,8 @@ def audit(
 
 def _print_events(
     log: RunLog, event: Mapping[str, Any], known: Sequence[str], *, faulty: bool
-) -> None:
+) -> bool:
+    """Print when events occur; whether there are some only if the metric falls."""
     from gmb_hf.benchmark.prepare import preview_events
 
     try:
@@ -256,7 +257,7 @@ def _print_events(
         if not faulty:
             raise error.reworded(message) from error
         screen.say_whole("events", f"cannot be found: {message}")
-        return
+        return False
     screen.answered(events=[found, *found.others])
     for one in (found, *found.others):
         where = ""
@@ -268,6 +269,7 @@ def _print_events(
         for warning in one.warnings:
             screen.say_whole("warning", options.in_options(warning))
     screen.notes([options.in_options(one) for one in found.notes if one not in known])
+    return found.falling > 0
 
 
 def _check_parquet(out: Path) -> None:
@@ -282,12 +284,19 @@ def _names(text: str | None) -> list[str]:
     return list(dict.fromkeys(names))
 
 
+_HORIZON = 10  # checkpoints, of the evaluation that is proposed; its gap is twice that
+
+
 def _judging(given: Sequence[str], columns: Sequence[str], spacing: int | None = None) -> str:
     """The command that judges these logs: the first column is the metric, the others are scores."""
     metric, *scores = columns or ["COLUMN"]
-    words = ["evaluate", "--runs", *given, "--metric", metric]
+    words = ["evaluate", "--runs", *given]
+    if not {"--metric"} & {*given}:
+        words += ["--metric", metric]
     for score in scores or ["COLUMN"]:
         words += ["--score", score]
-    if spacing and _WINDOW % spacing:
-        words += ["--window", str(spacing)]
-    return screen.command(*words, "--horizon", "H", "--safe-gap", "G")
+    lengths = {"--horizon": ("H", 1), "--safe-gap": ("G", 2)}
+    for option, (unknown, times) in lengths.items():
+        length = unknown if spacing is None else str(times * _HORIZON * spacing)
+        words += [option, length] * (option not in given)
+    return screen.command(*words)

@@ -273,7 +273,9 @@ def verdicts(results: Results, report: Path) -> None:
         ]
     answered(sentence=found.sentence, may_alarm=found.may_alarm, scores=scores)
     console().print()
-    say(found.sentence, style="bold")
+    if not found.locked:
+        say("Exploratory: without a lock no score may raise an alarm.", style="bold yellow")
+    say(found.finding, style="bold")
     table(Table(columns, rows), above=True)
     width = console().width
     said = [f"{one.short}: {one.about}." for one in numbers if one.from_width <= width]

@@ -28,7 +28,7 @@ from pydantic import (
 )
 
 from gmb_hf.base.documents import Document, Many, at, load_yaml, write_yaml
-from gmb_hf.base.errors import InputError, repeated, unknown
+from gmb_hf.base.errors import InputError, first_of, repeated, unknown
 from gmb_hf.design.candidates import Candidate, Positive, Share, Text
 from gmb_hf.design.event_types import EVENT_TYPES, AlsoEvent, registered_event
 from gmb_hf.design.strata import Stratum
@@ -58,7 +58,7 @@ UNDECLARED = "undeclared"
 Part = Literal["task", "model", "optimizer", "schedule", "seeds_explore", "seeds_eval"]
 PARTS: tuple[Part, ...] = get_args(Part)
 SEEDS: tuple[Part, ...] = ("seeds_explore", "seeds_eval")
-"""Parts of the boundary that a lock declares."""
+"""Parts of the boundary that a lock declares; runs without seeds stand there by their names."""
 
 EARLIER = {"x_warned_min": "x_detection_min"}
 """Keys of earlier versions, and what they are called today."""
@@ -129,6 +129,10 @@ class Design(Document):
     """free search happens on these seeds only"""
     seeds_eval: Seeds = at("boundary.seeds_eval", ())
     """held out: looked at once, by evaluate"""
+    runs_explore: Many[str] = at("boundary.x_runs_explore", (), option=None)
+    """names of the runs to search on, where they have no seeds"""
+    runs_eval: Many[str] = at("boundary.x_runs_eval", (), option=None)
+    """names of the held-out runs, where they have no seeds"""
     undeclared: Many[Part] = at("boundary.x_undeclared", (), flag=PARTS)
     """what of task, model, optimizer, schedule and the seeds shall stay open; results repeat it"""
 
@@ -349,6 +353,12 @@ class Design(Document):
             raise ValueError(f"x_also_events: {twice} is listed twice")
         if not self.smoothing_sweep:
             raise ValueError("x_smoothing_sweep must name at least one length; 1 is no smoothing")
+        both = set(self.runs_explore) & set(self.runs_eval)
+        if both:
+            raise ValueError(
+                f"boundary: {first_of(sorted(both))} in both x_runs_explore and x_runs_eval; a "
+                "threshold must not be judged on runs that it was found on"
+            )
         twice = repeated(stratum.name for stratum in self.strata)
         if twice is not None:
             raise ValueError(f"x_strata: the name {twice!r} is used twice")
@@ -439,7 +449,16 @@ class Design(Document):
     @classmethod
     def template(cls) -> str:
         """The YAML text of a new preregistration, a comment beside each field."""
-        return _HEAD + cls.commented()
+        return _HEAD + super().template()
+
+    def commented(self) -> str:
+        """The YAML text of this preregistration, a comment beside each field."""
+        return _HEAD + super().commented()
+
+    @property
+    def n_eval(self) -> int | None:
+        """How many runs are held out by their seeds or names; None where neither is declared."""
+        return len(self.seeds_eval) or len(self.runs_eval) or None
 
     @property
     def scope(self) -> str:

@@ -81,7 +81,8 @@ def declared(design: Design) -> Design:
     """
     texts: list[str] = [part for part in PARTS if part not in SEEDS]
     still: list[str] = [part for part in texts if is_placeholder(getattr(design, part))]
-    still += [part for part in SEEDS if not getattr(design, part)]
+    names = {"seeds_explore": design.runs_explore, "seeds_eval": design.runs_eval}
+    still += [part for part in SEEDS if not getattr(design, part) and not names[part]]
     places = [design.places()[part] for part in still if part not in design.undeclared]
     if places:
         raise InputError(

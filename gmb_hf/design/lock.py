@@ -365,7 +365,7 @@ class Lock:
             ("scores", len(record.candidates)),
             ("explore runs", len(record.explore_runs)),
             ("budgets, share of runs", ", ".join(budgets)),
-            ("held-out seeds", len(design.seeds_eval) or "not named"),
+            ("held-out runs", design.n_eval or "not named"),
             ("created", f"{record.created}, gmb-hf {record.package_version}"),
             ("hash", record.hash[:16]),
         )
@@ -616,6 +616,14 @@ class Lock:
                 "seeds only"
             )
             raise InputError(reason, code="undeclared_seed", field="boundary.seeds_eval")
+        named = set(design.runs_eval)
+        if named and not transfer and set(runs) - named:
+            reason = (
+                f"held-out runs {first_of(sorted(set(runs) - named))} are not among the lock's "
+                "boundary.x_runs_eval; runs may not be added after the lock, give the declared "
+                "runs only"
+            )
+            raise InputError(reason, code="undeclared_run", field="boundary.x_runs_eval")
         missing = sorted(planned - known)
         what = "held-out seeds that the lock declares are missing"
         return (f"{len(missing)} of {len(planned)} {what}: {first_of(missing)}",) * bool(missing)

@@ -6,7 +6,6 @@ was locked: a lock that is made again, reached through a link, or kept in memory
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -177,7 +176,7 @@ def next_look(lock: Lock, log: RunLog) -> Look:
             "along, as they were"
         )
         raise InputError.at(where, "missing_runs", reason)
-    _refuse_chosen_seeds(lock, log.seeds, number)
+    _refuse_chosen_runs(lock, log, number)
     record = LookRecord(
         lock_hash=lock.hash,
         content=lock.fingerprint,
@@ -190,33 +189,38 @@ def next_look(lock: Lock, log: RunLog) -> Look:
     return Look(number, tuple(notes), lock, log, looks)
 
 
-def _refuse_chosen_seeds(lock: Lock, seeds: Sequence[int | None], number: int) -> None:
-    """Where a lock names the held-out seeds, nobody chooses among them.
+def _refuse_chosen_runs(lock: Lock, log: RunLog, number: int) -> None:
+    """Where a lock names the held-out runs, by seeds or names, nobody chooses among them.
 
     The last look is at all of them, an earlier one at the first ones, in the order of the lock.
     """
-    planned = list(lock.design.seeds_eval)
-    if others_seeds(lock.design, seeds):  # which `check` allows for a transfer alone
-        return
-    missing = [seed for seed in planned if seed not in set(seeds)]
-    last = number >= lock.design.looks
+    design = lock.design
+    by_name = bool(design.runs_eval)
+    planned: list[str | int] = [*(design.runs_eval if by_name else design.seeds_eval)]
+    given: set[str | int | None] = {*(log.runs if by_name else log.seeds)}
+    if not given & {*planned} if by_name else others_seeds(design, log.seeds):
+        return  # which `check` allows for a transfer alone
+    missing = [mark for mark in planned if mark not in given]
+    last = number >= design.looks
     if not missing or not (last or missing != planned[len(planned) - len(missing) :]):
         return
+    place = "boundary.x_runs_eval" if by_name else "boundary.seeds_eval"
     rule = "must judge all" if last else "judges the first ones"
     reason = (
-        f"look {number} {rule} of boundary.seeds_eval, and {len(missing)} of {len(planned)} are "
+        f"look {number} {rule} of {place}, and {len(missing)} of {len(planned)} are "
         f"missing ({first_of(missing)}); give their logs along: nobody chooses among held-out runs"
     )
-    raise InputError.at(lock.path or "lock", "missing_runs", reason, field="boundary.seeds_eval")
+    raise InputError.at(lock.path or "lock", "missing_runs", reason, field=place)
 
 
 def look_notes(lock: Lock, look: Look) -> list[str]:
     """What a report must say about the look; nothing where the only one goes as planned."""
     notes, design = list(look.notes), lock.design
-    if not design.seeds_eval:
+    if design.n_eval is None:
         notes.append(
-            f"The lock names no held-out seeds: this look fixed the {len(look.log.runs)} runs, by "
-            "their content. List boundary.seeds_eval to show that nobody chose them."
+            f"The lock names no held-out runs: this look fixed the {len(look.log.runs)} runs, by "
+            "their content. List boundary.seeds_eval, or let gmb lock --explore-share hold runs "
+            "out, to show that nobody chose them."
         )
     if design.looks > 1:
         notes.append(

@@ -6,7 +6,7 @@ What reads panels, or pulls from the Hub, is loaded where a source names one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -120,16 +120,25 @@ def design_for(
 
     if preset_name is not None:
         return design_of(preset(preset_name), log, fields)
-    differing = [key for key in log.metadata.get(DIFFERS, {}) if key.startswith("design.")]
-    design = log.metadata.get("design")
-    if differing or not isinstance(design, dict):
+    if not has_design(log):
+        differing = _differing(log)
         why = f"the logs were trained for different ones ({differing[0]})" if differing else ""
         raise InputError(
             f"no design{': ' * bool(why)}{why}; pass --prereg FILE (gmb prereg init writes one to "
             "fill in), or --preset NAME"
         )
     name = log.metadata.get("preset", "custom")
-    return design_of(RunConfig.from_dict({"preset": name, **design}), log, fields)
+    return design_of(RunConfig.from_dict({"preset": name, **log.metadata["design"]}), log, fields)
+
+
+def has_design(log: RunLog) -> bool:
+    """Whether runs say by themselves which design is theirs: a panel, or logs of gmb."""
+    said = isinstance(log.metadata.get("design"), dict) and not _differing(log)
+    return said or panel_of(log) is not None
+
+
+def _differing(log: RunLog) -> list[str]:
+    return [key for key in log.metadata.get(DIFFERS, {}) if key.startswith("design.")]
 
 
 def part_of(
@@ -138,17 +147,22 @@ def part_of(
     """The runs that are explored, or held out, and how many others were set aside.
 
     Raises:
-        InputError: none of the declared seeds of that part is in the log.
+        InputError: none of the declared seeds, or names, of that part is in the log.
     """
-    chosen, unwanted = set(design.seeds_explore), set(design.seeds_eval)
-    if part == "held-out":
-        chosen, unwanted = unwanted, chosen
-    rows = list(zip(log.runs, log.seeds, strict=True))
-    kept = [run for run, seed in rows if (seed in chosen if chosen else seed not in unwanted)]
+    named = bool(design.runs_explore or design.runs_eval)
+    known: Sequence[str | int | None] = log.runs if named else log.seeds
+    declared: tuple[Collection[str | int | None], Collection[str | int | None]]
+    declared = (design.seeds_explore, design.seeds_eval)
+    if named:
+        declared = (design.runs_explore, design.runs_eval)
+    chosen, unwanted = map(set, declared if part == "explore" else reversed(declared))
+    rows = list(zip(log.runs, known, strict=True))
+    kept = [run for run, mark in rows if (mark in chosen if chosen else mark not in unwanted)]
     if not kept:
-        field = "boundary.seeds_explore" if part == "explore" else "boundary.seeds_eval"
+        what = "x_runs" if named else "seeds"
+        field = f"boundary.{what}_{'explore' if part == 'explore' else 'eval'}"
         raise InputError(
             f"none of the {len(log.runs)} runs is a declared {part} run ({field}); check --runs, "
-            "or the seeds"
+            f"or the {'names' if named else 'seeds'}"
         )
     return (log if len(kept) == len(rows) else log.select(kept)), len(rows) - len(kept)

@@ -19,7 +19,7 @@ from gmb_hf.base.documents import load_yaml
 from gmb_hf.base.escape import shorten, steps
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.benchmark.baselines import BaselineRecord
-from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, worth
 from gmb_hf.benchmark.gates import BY_THE_LETTER, DESIGN_FAULT
 from gmb_hf.benchmark.records import (
     INCONCLUSIVE,
@@ -214,6 +214,11 @@ class RankedVerdicts:
     @property
     def sentence(self) -> str:
         """The answer with its numbers, and the scope it holds for, plain text."""
+        return f"{self._caveat}{self.finding}"
+
+    @property
+    def finding(self) -> str:
+        """The same, where it is said elsewhere that an evaluation without a lock is exploratory."""
         said = self._said
         if self.by_the_letter and BY_THE_LETTER not in said:
             said += f" {SUPPORTED} is {BY_THE_LETTER}."
@@ -251,11 +256,11 @@ class RankedVerdicts:
         subject = self.subject
         sentence = subject[0].x_sentence if subject else ""
         if len(subject) == 1 and sentence:
-            return f"{self._caveat}{subject[0].name}: {sentence}"
+            return f"{subject[0].name}: {sentence}"
         if all(DESIGN_FAULT in item.x_reasons for item in subject):
             return f"{sentence.partition('. ')[0]}."
         if self.supported:
-            return f"{self._caveat}{self._passed} {self._at}{self._best}."
+            return f"{self._passed} {self._at}{self._best}."
         counts: Counter[str] = Counter(map(_outcome, subject))
         words = {
             INCONCLUSIVE: f"not decided by {self.n_runs:,} {RUNS[self.locked]}",
@@ -267,18 +272,23 @@ class RankedVerdicts:
         parts = [f"{counts[label]} {what}" for label, what in words.items() if counts[label]]
         yet = " yet" if counts[INCONCLUSIVE] else ""
         none = f"None of {self._total} may raise an alarm{yet} {self._at}"
-        return f"{self._caveat}{none}: {', '.join(parts)}."
+        return f"{none}: {', '.join(parts)}."
 
     @property
     def _best(self) -> str:
-        """What the best is worth, beside what chance detects at the same cost."""
+        """What the best is worth, beside the strongest baseline of the same cost."""
         best = self.supported[0]
+        at = self.point(best)
+        if at is not None:
+            return (
+                f"; {'the best' if len(self.supported) > 1 else 'it'} is {best.name}: {worth(at)}"
+            )
         rate, _, lead, chance, _ = self.detection(best)
         if rate is None:
             return ""
         who = f"the best, {best.name}," if len(self.supported) > 1 else f"it ({best.name})"
         ahead = "" if lead is None else f" with a median lead time of {lead:,.0f} steps"
-        beside = "" if chance is None else f" (chance: {chance:.0%})"
+        beside = "" if chance is None else f" (best chance baseline {chance:.0%})"
         return f"; {who} detected {rate:.0%} of events{ahead}{beside}"
 
     @property

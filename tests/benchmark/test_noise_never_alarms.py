@@ -15,7 +15,7 @@ from gmb_hf.benchmark import series
 from gmb_hf.benchmark.compat import CompatSettings, reproduce
 from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.locking import make_lock
-from gmb_hf.benchmark.prepare import own_score
+from gmb_hf.benchmark.own_runs import own_score
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.validation import definition_of_done

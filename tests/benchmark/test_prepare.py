@@ -14,6 +14,7 @@ from synthetic import synthetic_runlog
 from gmb_hf import Design, InputError, RunLog
 from gmb_hf.benchmark.events import find_events
 from gmb_hf.benchmark.locking import explore, family_members, make_lock, non_causal
+from gmb_hf.benchmark.own_runs import own_score
 from gmb_hf.benchmark.prepare import (
     CONTROLS,
     Entry,
@@ -21,7 +22,6 @@ from gmb_hf.benchmark.prepare import (
     available_candidates,
     entries_of,
     namesakes,
-    own_score,
     prepare,
     resolve,
 )
