@@ -10,6 +10,7 @@ from gmb_hf.benchmark.scores import Scores as Scores
 from gmb_hf.design.design import Design as Design
 from gmb_hf.design.design import Prereg as Prereg  # its name in earlier versions
 from gmb_hf.design.lock import Lock as Lock
+from gmb_hf.hub.sources import read_runs as read_runs
 from gmb_hf.jobs import metrics as metrics
 from gmb_hf.modeling import GrokkingTransformerConfig as GrokkingTransformerConfig
 from gmb_hf.modeling import GrokkingTransformerForCausalLM as GrokkingTransformerForCausalLM

@@ -57,7 +57,7 @@ def test_logs_lock_and_results_are_short_tables(executed: list[Any]):
 
 def test_the_score_that_rises_may_raise_an_alarm(executed: list[Any]):
     (said,) = executed[-1].outputs
-    assert said["text"].startswith("May raise an alarm: its first alarm detects")
+    assert said["text"].startswith("May raise an alarm: it detects")
     assert "1 may raise an alarm" in shown(executed[3])["text/plain"]
     assert "SUPPORTED_FOR_ALARM" in shown(executed[-2])["text/html"]
 

@@ -686,7 +686,9 @@ def _yaml_lines(key: str, field: FieldInfo, indent: str) -> list[str]:
 
 def _said_lines(key: str, field: FieldInfo, indent: str, value: Any) -> list[str]:
     inner = section_in(field.annotation)
-    about = field.description or (inner and inner.__doc__)
+    about = field.description
+    if about is None and inner is not None:
+        about = inner.__doc__
     if inner is field.annotation and inner is not None:
         first = _with_comment(f"{indent}{key}:", about)
         return [first, *_section_lines(inner, f"{indent}  ", value)]

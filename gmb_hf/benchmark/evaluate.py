@@ -13,7 +13,6 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.first_alarm import OtherEventRecord, before_event
 from gmb_hf.benchmark.judgement import Judgement
-from gmb_hf.benchmark.own_runs import own_design
 from gmb_hf.benchmark.prepare import (
     CONTROLS,
     Prepared,
@@ -275,6 +274,8 @@ def judge(
         InputError: a column is missing, steps are unsorted or repeated, a score is NaN in a
             labelled window, or the design is unsound.
     """
+    from gmb_hf.benchmark.own_runs import own_design
+
     read = partial(RunLog.read, run_column=run, step_column=step)
     log = read(runs)
     names = [score] if isinstance(score, str) else list(score)

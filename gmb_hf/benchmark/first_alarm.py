@@ -180,7 +180,7 @@ def measure(judgement: Judgement, budget: float, rivals: Rivals) -> FirstAlarmPo
     )
 
 
-def worth(at: FirstAlarmPointRecord) -> str:
+def worth(at: FirstAlarmPointRecord, who: str = "it") -> str:
     """What a first alarm is worth, in a clause: detection, false alarms, the strongest baseline.
 
     The baseline is the chance baseline or control that detects most events at the same budget.
@@ -191,7 +191,7 @@ def worth(at: FirstAlarmPointRecord) -> str:
     share = at.detection_rate
     detected = "none" if share is None else _with_ends(share, at.detection_interval)
     text = (
-        f"it detects {detected} of {at.n_events} event{'' if at.n_events == 1 else 's'}, "
+        f"{who} detects {detected} of {at.n_events} event{'' if at.n_events == 1 else 's'}, "
         f"{0 if lead is None else lead:,.0f} steps ahead; false alarms in {at.n_false} of "
         f"{at.n_runs} runs ({measured}budget {100 * at.budget:g}%{'' if kept else ': compatible'})"
     )

@@ -36,12 +36,12 @@ SLACK = 1e-12
 DESIGN_FAULT = "events_too_early"
 """Reason code: before most events no alarm can come, whatever the score."""
 
-NOT_STRICT = "not_strict"
+NOT_LOCKED, NOT_STRICT = "not_locked", "not_strict"
 BY_THE_LETTER = "by the letter of v0.4, which pure noise can pass: never eligible"
 """What every print of a supported label says where protocol strict did not judge."""
 
 AGAINST_ALARM = {
-    "not_locked": "exploratory: no lock fixed the design beforehand",
+    NOT_LOCKED: "exploratory: no lock fixed the design beforehand",
     NOT_STRICT: BY_THE_LETTER,
     "control": "it is a control",
     "oracle": "it sees test labels: an oracle",
@@ -245,6 +245,8 @@ def _of_label(label: Label, found: Findings) -> tuple[tuple[str, ...], str, int 
         speaks = "; ".join(found.supported)
         if not found.against:
             return (), f"May raise an alarm: {speaks}", None
+        if tuple(found.against) == (NOT_LOCKED,):  # which the answer says once, of all scores
+            return (), f"Passes every gate on these runs: {speaks}", None
         why = "; ".join(AGAINST_ALARM[code] for code in found.against)
         return (), f"Passes every gate, but may not raise an alarm ({why}): {speaks}", None
     codes, clauses = _codes(failing), _details(failing)

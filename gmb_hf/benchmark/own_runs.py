@@ -91,7 +91,9 @@ def fitted_lengths(
     takes more checkpoints. Empty where the defaults fit, or the logs have no one cadence.
     """
     defaults = {name: Design.model_fields[name].default for name in ("w_event", "window_sweep")}
-    registered = [get(item["name"]) for item in scores if item.get("family") not in COLUMN_FAMILIES]
+    listed = [item for item in scores if item.get("family") not in COLUMN_FAMILIES]
+    registered = [get(item["name"]) for item in listed if item["name"] in names()]
+    windowed = any(one.windows for one in registered)
     read = {fields.get("metric", Design.model_fields["metric"].default)}
     read |= {name for one in registered for name in one.needs}
     read |= {item["name"] for item in scores}
@@ -105,7 +107,7 @@ def fitted_lengths(
     if defaults["w_event"] % cadence and fields.get("event_type", "E_jump") == "E_jump":
         found["w_event"] = window
     sweep = defaults["window_sweep"]
-    if any(window % cadence or window < least * cadence for window in sweep):
+    if windowed and any(window % cadence or window < least * cadence for window in sweep):
         found["window_sweep"] = tuple(unit * times for times in (2, 3, 4, 5))
     return found
 

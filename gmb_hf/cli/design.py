@@ -442,15 +442,14 @@ def plan(
             if name in {*_OF_THE_PILOT, *fields} - _OF_THE_GOAL:
                 raise InputError(f"{flag} describes a pilot: give its logs with --pilot")
     log = None
-    if given:
-        log = read_runs(given, step_column=step_column, run_column=run_column)
-        options.check_sign(sign)
+    options.check_sign(sign)
     if prereg is not None:
         design = Design.read(prereg)
         with options.said_in_options():
             design = design.replace(**fields)
+        log = read_runs(given, step_column=step_column, run_column=run_column) if given else None
     else:
-        if log is not None:
+        if given:
             options.require_own(context, "or pass --prereg FILE")
         targets = fields.setdefault("fpr_targets", [0.05])
         if "primary_run_budget" in fields:
@@ -459,8 +458,10 @@ def plan(
         fields.setdefault("primary_fpr", 0.05 if 0.05 in targets else targets[0])
         with options.said_in_options():
             # Nothing is read from these lengths without a pilot.
-            asked = {"horizon": 1, "safe_gap": 2, **fields}
-            design = Design.of(asked) if log is None else own_design(log, **asked)
+            design = Design.of({"horizon": 1, "safe_gap": 2, **fields})
+            if given:
+                log = read_runs(given, step_column=step_column, run_column=run_column)
+                design = own_design(log, **fields)
     options.check_event(context, design.event_type)
     measured = None
     if log is not None:

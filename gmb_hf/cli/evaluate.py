@@ -87,9 +87,7 @@ def evaluate(
         smoothing: Checkpoints to average a score over.
     """
     from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
-    from gmb_hf.benchmark.own_runs import own_design, own_score
     from gmb_hf.benchmark.prepare import controls_of
-    from gmb_hf.cli.design import lock_next
     from gmb_hf.design.lock import Lock
     from gmb_hf.design.looks import LooksFile, looks_path
     from gmb_hf.hub.sources import named, naming_panels, part_of, read_runs
@@ -122,6 +120,9 @@ def evaluate(
                 evaluation = with_publication(evaluation)
         following = _after_lock(evaluation, lock, out)
     else:
+        from gmb_hf.benchmark.own_runs import own_design, own_score
+        from gmb_hf.cli.design import lock_next
+
         if transfer:
             raise InputError("--transfer judges runs of another system by a lock: give --lock FILE")
         panel = named(runs)  # which comes with a design and a split
@@ -276,7 +277,7 @@ def _reproduce(context: typer.Context) -> None:
         rows.append(Line(f"{show.signed(item.name, item.x_sign)}: {item.label}, {ranking}"))
         rows += Table.of(operating_points(item), columns).rows
     show.console().print()
-    show.say(answer(results).sentence, style="bold")
+    show.finding(answer(results))
     if len(results.indicators) > 1:
         show.say("compat repeats the published computation and never supports an alarm.")
     show.table(Table(columns, rows), above=True)

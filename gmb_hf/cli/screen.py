@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gmb_hf.base.repositories import Pushed
     from gmb_hf.benchmark.locking import Explored
     from gmb_hf.benchmark.results import Results
+    from gmb_hf.report.answer import RankedVerdicts
     from gmb_hf.report.tables import ScoreRow
 
 _STYLES = {
@@ -236,6 +237,13 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[..., None
         yield done
 
 
+def finding(found: RankedVerdicts) -> None:
+    """The answer in a sentence, below the word that it is exploratory, if so."""
+    if not found.locked:
+        say("Exploratory: without a lock no score may raise an alarm.", style="bold yellow")
+    say(found.finding, style="bold")
+
+
 def verdicts(results: Results, report: Path) -> None:
     """The answer in a sentence, then the best scores of each group with their labels."""
     from gmb_hf.report.answer import GROUPS, answer
@@ -273,9 +281,7 @@ def verdicts(results: Results, report: Path) -> None:
         ]
     answered(sentence=found.sentence, may_alarm=found.may_alarm, scores=scores)
     console().print()
-    if not found.locked:
-        say("Exploratory: without a lock no score may raise an alarm.", style="bold yellow")
-    say(found.finding, style="bold")
+    finding(found)
     table(Table(columns, rows), above=True)
     width = console().width
     said = [f"{one.short}: {one.about}." for one in numbers if one.from_width <= width]
@@ -288,7 +294,8 @@ def verdicts(results: Results, report: Path) -> None:
 
 def _reasons(row: ScoreRow) -> str:
     scope = [f"only where {row.item.x_scope.where}"] if row.item.x_scope else []
-    return ", ".join([*scope, *row.item.x_reasons])
+    # That nothing is locked stands above all of them.
+    return ", ".join([*scope, *(code for code in row.item.x_reasons if code != "not_locked")])
 
 
 def checklist(results: Results, folder: Path) -> None:

@@ -280,9 +280,8 @@ class RankedVerdicts:
         best = self.supported[0]
         at = self.point(best)
         if at is not None:
-            return (
-                f"; {'the best' if len(self.supported) > 1 else 'it'} is {best.name}: {worth(at)}"
-            )
+            who = f"the best, {best.name}," if len(self.supported) > 1 else best.name
+            return f"; {worth(at, who)}"
         rate, _, lead, chance, _ = self.detection(best)
         if rate is None:
             return ""

@@ -195,7 +195,7 @@ def typed_columns(
         if column in raw.aside:
             raise raw.not_numbers(column, raw.aside[column])
         if column not in names:
-            remedy = "; --step-column names the column of steps" if column == step == STEP else ""
+            remedy = _of_steps(names) if column == step == STEP else ""
             raise missing_column(column, names, raw.where, remedy=remedy)
     if not raw.table.num_rows:
         raise raw.error("no_rows", "no rows below the header; is the training still starting?")
@@ -216,6 +216,17 @@ def typed_columns(
         else:
             aside[name] = reason
     return pa.table(typed), aside
+
+
+_COUNTERS = ("epoch", "iteration", "iter", "it", "update", "updates", "batch", "n_iter", "t")
+
+
+def _of_steps(names: Sequence[str]) -> str:
+    """What to type where no column is named `step`: the one that may well count them."""
+    likely = next((name for name in names if name.lower() in _COUNTERS), None)
+    if likely is None:
+        return "; --step-column names the column of steps"
+    return f"; if {likely!r} counts the steps, add --step-column {likely}"
 
 
 def missing_column(

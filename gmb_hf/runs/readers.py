@@ -640,6 +640,8 @@ def _files(source: str | Path) -> list[Path]:
         if not found:
             inside = ", ".join(sorted(each.name for each in path.iterdir() if each.is_dir())[:6])
             hint = f"; it has the folders {inside}" if inside else ""
+            if deeper := _pattern_below(path):
+                hint += f": for the logs in them give --runs '{deeper}'"
             what = f"no run log ({known_endings()}) in this folder{hint}"
             raise InputError.at(path, "no_logs", what)
         return found
@@ -657,14 +659,28 @@ def _files(source: str | Path) -> list[Path]:
             hint = "check the folder and the quotes around it"
             raise InputError.at(path, "no_logs", f"{what}; {hint}")
         return found
-    if str(source).startswith(("panel:", "hf://")):
-        what = "no file; gmb_hf.hub.sources.read_runs reads panels and datasets of the Hub"
-        raise InputError.at(source, "no_such_file", what)
     hint = f"; the folder {path.parent} does not exist either"
     if path.parent.is_dir():
         guess = nearest(path.name, [other.name for other in path.parent.iterdir()])
         hint = f". Did you mean {str(path.parent / guess)!r}?" if guess else ""
     raise InputError.at(path, "no_such_file", f"no such file or folder{hint}")
+
+
+_DEEPEST = 4  # folders below one that was named, where a pattern is looked for
+
+
+def _pattern_below(folder: Path) -> Path | None:
+    """The pattern that fits most of the logs in folders below one; None where there are none."""
+    for depth in range(1, _DEEPEST):
+        below = folder.joinpath(*["*"] * depth)
+        endings = [ending for one in readers().values() if one.rows for ending in one.known_by]
+        counts = {
+            below / f"*{ending}": len(glob.glob(str(below / f"*{ending}"))) for ending in endings
+        }
+        best = max(counts, key=lambda pattern: counts[pattern])
+        if counts[best]:
+            return best
+    return None
 
 
 def _logs_among(

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 
+from gmb_hf._lazy import from_above
 from gmb_hf.base.errors import InputError, choose, positive_int, repeated
 from gmb_hf.base.escape import cut, html_table
 from gmb_hf.base.files import atomic_path
@@ -45,6 +46,14 @@ class ReadOptions(TypedDict, total=False):
     columns: Sequence[str] | None
     on_duplicate: OnDuplicate
     last_rows: int | None
+
+
+def _names_a_dataset(sources: Any) -> bool:
+    """Whether a frozen panel or a dataset of the Hub is among the sources."""
+    given = [sources] if isinstance(sources, str) else sources
+    if not isinstance(given, Sequence):
+        return False
+    return any(isinstance(one, str) and one.startswith((meta.PANEL, "hf://")) for one in given)
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -87,7 +96,8 @@ class RunLog:
 
         Args:
             sources: what to read; a folder stands for the run log files directly in it, or for the
-                trainings in its subfolders. Or a pandas DataFrame: what is named in its index is
+                trainings in its subfolders; `panel:NAME` and `hf://datasets/ORG/NAME@REV` are frozen
+                panels and datasets of the Hub. Or a pandas DataFrame: what is named in its index is
                 a column, NaN an empty cell, and without `run_column` it is one run, "run".
             step_column: its name in the files; for `step`, where a file has none, the one column
                 of another known name is taken, which `notes` says.
@@ -108,6 +118,11 @@ class RunLog:
                 left it, or steps logged again that another column tells apart (it is named), or
                 more of them than restarts log.
         """
+        if _names_a_dataset(sources):
+            options: ReadOptions = {"step_column": step_column, "run_column": run_column}
+            options |= {"columns": columns, "on_duplicate": on_duplicate, "last_rows": last_rows}
+            found: RunLog = from_above("read_runs")(sources, **options)
+            return found
         wanted = Wanted(step_column, run_column, None if columns is None else tuple(columns))
         logs: list[RunLog] = []
         charts: list[RunLog] = []

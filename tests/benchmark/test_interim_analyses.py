@@ -125,7 +125,7 @@ def test_other_logs_under_old_names_are_another_look(
 
 def test_which_runs_were_judged_is_said_to_have_been_open(plain: Lock, runs: RunLog) -> None:
     notes = evaluate_lock(plain, part(runs, 0, 30)).results.summary.x_notes
-    assert any("names no held-out seeds: this look fixed the 30 runs" in note for note in notes)
+    assert any("names no held-out runs: this look fixed the 30 runs" in note for note in notes)
 
 
 def test_named_seeds_leave_no_choice(explore_log: RunLog, design: Design, runs: RunLog) -> None:
@@ -135,7 +135,7 @@ def test_named_seeds_leave_no_choice(explore_log: RunLog, design: Design, runs: 
         evaluate_lock(lock, part(runs, 10, 40))
     found = evaluate_lock(lock, part(runs, 0, 40)).results.summary
     assert found.x_look == 1
-    assert not any("names no held-out seeds" in note for note in found.x_notes)
+    assert not any("names no held-out runs" in note for note in found.x_notes)
     lock = make_lock(named.replace(looks=2), explore_log)[0]
     with pytest.raises(InputError, match=r"look 1 judges the first ones .* 10 of 40 are missing"):
         evaluate_lock(lock, part(runs, 10, 40))

@@ -150,8 +150,7 @@ class TestFromTheLock:
         assert at.n_events == strong.n_events == 60 == at.n_detected + at.n_false_before_event
         assert (found.x_scope.name, found.x_reasons[0]) == ("strong", "runs_detection_low")
         assert found.x_sentence.startswith(
-            "Holds only where weight_decay >= 0.5 (strong: 60 of 120 runs): there, its first alarm "
-            "detects "
+            "Holds only where weight_decay >= 0.5 (strong: 60 of 120 runs): there, it detects "
         )
         assert "it may not raise an alarm: its first alarm detects" in found.x_sentence
         assert item(judged, "rise").x_scope is None

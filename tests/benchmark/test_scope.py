@@ -57,8 +57,8 @@ def test_a_score_that_works_late_only_is_bound_to_that_scope(judged: Any) -> Non
     assert not verdict.x_alarm_eligible
     assert verdict.x_reasons == ("runs_detection_low", "windows_coverage_low", "not_locked")
     assert verdict.x_sentence.startswith(
-        "Holds only where event_step > 600 (late_events: 100 of 200 runs): there, its first alarm "
-        "detects 97% of 100 events"
+        "Holds only where event_step > 600 (late_events: 100 of 200 runs): there, it detects "
+        "97% [91, 99] of 100 events"
     )
     assert "Over all runs it may not raise an alarm: its first alarm detects" in verdict.x_sentence
 

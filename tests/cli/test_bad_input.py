@@ -124,7 +124,7 @@ class TestDesign:
     )
     def test_what_is_needed(self, small_csv: Path, options: tuple[str, ...], named: str):
         message = refused("evaluate", "--runs", small_csv, *options)
-        assert message.startswith(f"error: {named}: without --lock say what to judge")
+        assert message.startswith(f"error: {named}: say what to judge, e.g. --score COLUMN")
 
 
 class TestWords:

@@ -49,7 +49,7 @@ def test_it_leaves_every_file_and_no_alarm(logs: Path):
     assert done.code == 0, done
     assert "compat repeats the published computation and never supports an alarm" in done.out
     assert "None of 2 scores may raise an alarm" in done.out
-    assert done.next_command == "gmb prereg init --out prereg.yaml"
+    assert done.next_command == "gmb results show results"
     names = {path.name for path in Path("results").rglob("*.*")}
     for table in ("gate_summary", "utility_at_fpr", "robustness", "per_run", "tradeoff"):
         assert {f"{table}.csv", f"{table}.md", f"{table}.tex"} <= names

@@ -50,7 +50,10 @@ class TestExplore:
 
     def test_no_design(self):
         message = refused("explore", "--runs=explore.csv", "--out=explore.csv")
-        assert message.startswith("error: no design; pass --prereg FILE")
+        assert message.startswith(
+            "error: --score, --horizon, --safe-gap missing: say what to judge"
+        )
+        assert message.endswith("or pass --prereg FILE, or --preset NAME")
 
     def test_two_designs(self):
         options = ("--prereg=prereg.yaml", "--preset=quick")
@@ -140,7 +143,7 @@ class TestEvaluate:
             assert tau == lock.thresholds(item.name)
         labels = {item.name: item.label for item in results.indicators}
         assert labels["embedding_gini"] == "SUPPORTED_FOR_ALARM"
-        assert done.next_command == "gmb lock --explain --lock lock.yaml"
+        assert done.next_command.startswith("gmb monitor --follow LOG --lock lock.yaml --results ")
 
     def test_takes_the_held_out_runs_from_among_all(self):
         done = gmb("evaluate", *JUDGED, "explore.csv")

@@ -36,7 +36,8 @@ def test_without_a_lock(protocol):
     assert "no score may raise an alarm; with" in done.err
     results = Results.read("found/results.yaml")
     assert not any(item.x_alarm_eligible for item in results.indicators)
-    assert "Exploratory, without a lock" in " ".join(done.out.split())
+    exploratory = "Exploratory: without a lock no score may raise an alarm."
+    assert " ".join(done.out.split()).count(exploratory) == 1
     assert "Design and thresholds frozen before evaluation: no lock" in " ".join(done.out.split())
     assert "**Exploratory, without a lock:" in Path("found/report.md").read_text()
     if protocol == "v0.4":

@@ -234,7 +234,7 @@ class TestPilot:
     @pytest.mark.parametrize(
         ("options", "message"),
         [
-            ((), "--pilot needs --score COLUMN, --horizon H and --safe-gap G"),
+            ((), "--score, --horizon, --safe-gap missing: say what to judge"),
             ((*PILOT, "--score=embeding_gini"), "Did you mean 'embedding_gini'?"),
             ((*PILOT, "--metric=acc"), "column 'acc' missing"),
             ((*PILOT, "--safe-gap=100"), "must be larger than"),

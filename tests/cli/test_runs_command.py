@@ -80,16 +80,18 @@ class TestVerify:
         done = gmb("runs", "verify", "--runs", trainings, "--metric=test_acc", "--jump=.2")
         assert done.code == 0, done
         assert (
-            "event   E_jump: first step at which test_acc rises by at least 0.2 within 20 "
+            "event   E_jump: first step at which test_acc rises by at least 0.2 within 40 "
             in done.out
         )
         found = preview_events(RunLog.read(trainings), metric="test_acc", jump_threshold=0.2)
         first, middle, last = found.steps
-        assert (found.runs, found.events, found.window, found.at_first) == (24, 24, 20, 0)
+        assert (found.runs, found.events, found.window, found.at_first) == (24, 24, 40, 0)
         events = f"events  24 of 24 runs have one, from step {first} to {last:,}, median {middle}"
         assert events in done.out
         assert "warning" not in done.out
-        assert "--jump 0.2 --metric test_acc --score COLUMN --window 20" in done.next_command
+        assert done.next_command.endswith(
+            "--metric test_acc --jump 0.2 --score COLUMN --horizon 200 --safe-gap 400"
+        )
 
     def test_without_a_metric_it_shows_those_of_test_acc_where_that_is_a_column(
         self, trainings: Path, tmp_path: Path
@@ -133,7 +135,7 @@ class TestVerify:
         assert "runs    24: seed_0 to seed_23\n" in done.out
         assert "rows    1,464, steps 0 to 1,200, every 20\n" in done.out
         assert "Nothing is wrong with these logs." in done.out
-        assert done.next_command.endswith("--window 20 --horizon H --safe-gap G")
+        assert done.next_command.endswith("--score embedding_gini --horizon 200 --safe-gap 400")
 
     def test_a_line_for_each_fault_and_exit_1(self):
         Path("a.csv").write_text("step,x\n0,1\n10,nan\n20,3\n40,4\n")

@@ -25,6 +25,8 @@ PLAIN: dict[str, Any] = {
         "checkpoint_every_steps": 10,
         "seeds_explore": [1, 2, 3],
         "seeds_eval": [11, 12, 13],
+        "x_runs_explore": ["a", "b"],
+        "x_runs_eval": ["c", "d"],
         "x_undeclared": ["seeds_eval"],
     },
     "event": {

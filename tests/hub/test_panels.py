@@ -204,7 +204,7 @@ def test_one_score_without_a_lock_takes_thresholds_from_the_explore_part(
     reversed_too = commands.done(*other, "--sign=-1", "--out=reversed")
     assert "--score embedding_norm --sign -1 --out lock.yaml" in reversed_too
     of_its_own = commands.done(*first, "--detection-min=.5", "--out=mine")
-    assert "next    gmb prereg init" in of_its_own
+    assert "next    gmb lock --runs" in of_its_own
     assert "4 of 200 locks have looked" in commands.done("panel", "show", NAME)
     assert "4 of 200" in commands.done("panel", "list")
     worn_out(panel)

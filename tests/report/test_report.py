@@ -10,6 +10,7 @@ import pytest
 from drawing import empty_figures
 from evaluation_builders import aligned_scores, curves, indicator, results
 
+from gmb_hf.base.escape import markdown
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord, ScopeRecord
 from gmb_hf.report.answer import GROUPS, answer, group_of, primary_target, reason, subtitle
@@ -44,7 +45,7 @@ def found() -> Results:
 def test_it_opens_with_the_answer_and_one_table(found: Results) -> None:
     lines = render_report(found).splitlines()
     assert lines[0].startswith("# Which scores may raise an alarm")
-    assert lines[2] == f"**{answer(found).sentence}**"
+    assert lines[2] == f"**{markdown(answer(found).sentence)}**"
     assert lines[4].startswith(
         "| score | label | detection rate | timely detection rate | false-alarm rate per run |"
     )
@@ -178,8 +179,9 @@ def test_the_answer_counts_monitors_only() -> None:
     )
     said = answer(made)
     assert said.title == "1 of 3 scores may raise an alarm with a budget of 1 run in 20"
-    assert said.sentence.startswith(f"{said.title}; it (csd_lag1) detected ")
-    assert re.search(r" with a median lead time of 150 steps \(chance: \d+%\)\.$", said.sentence)
+    assert said.sentence.startswith(f"{said.title}; csd_lag1 detects ")
+    assert ", 150 steps ahead; false alarms in " in said.sentence
+    assert re.search(r"; best chance baseline \d+% \([\w ]+, p <0\.001\)\.$", said.sentence)
     assert [item.name for item in said.supported] == ["csd_lag1"]
     assert said.ranked[0].name == "csd_lag1"
     assert said.ranked[-1].name == "clock"
@@ -201,7 +203,7 @@ def test_the_answer_when_there_is_none() -> None:
 def test_two_supported_scores_name_the_best() -> None:
     made = labelled(csd_lag1="SUPPORTED_FOR_ALARM", vei="SUPPORTED_FOR_ALARM")
     best = answer(made).ranked[0].name
-    assert f"; the best, {best}, detected " in answer(made).sentence
+    assert f"; the best, {best}, detects " in answer(made).sentence
 
 
 @pytest.mark.parametrize("by_runs", [True, False])
@@ -218,7 +220,7 @@ def test_where_only_windows_were_judged_the_answer_is_by_windows() -> None:
     assert point is not None
     assert said.title == "1 of 3 scores may raise an alarm at a false positive rate of 5%"
     assert f"; it (csd_lag1) detected {point.coverage:.0%} of events " in said.sentence
-    assert f"(chance: {point.chance:.0%})" in said.sentence
+    assert f"(best chance baseline {point.chance:.0%})" in said.sentence
 
 
 def test_a_scope_is_stated_and_an_unlocked_score_only_passes() -> None:
