@@ -627,8 +627,9 @@ def find_files(sources: Sources) -> list[Path]:
         InputError: no sources, or one that is no path, a missing file, a folder or glob without a
             run log file, or a file of another kind.
     """
-    one = isinstance(sources, (str, Path)) or not isinstance(sources, Iterable)
-    given = [sources] if one else list(sources)
+    given: list[Any] = [sources]
+    if isinstance(sources, Iterable) and not isinstance(sources, str):
+        given = list(sources)
     for source in given:
         if not isinstance(source, (str, Path)):
             what = f"run logs are files, folders, globs or a DataFrame, not {type(source).__name__}"
