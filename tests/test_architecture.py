@@ -1,4 +1,4 @@
-"""Who may import whom: the plan of the house, read from the imports.
+"""Who may import whom: the layers of the package, read from the imports.
 
 Every import counts: one inside a function, one under `if TYPE_CHECKING:`, a module that is named in
 a string, and one that an `__init__` loads when it is first asked (`lazy_names`).
@@ -25,8 +25,8 @@ from gmb_hf.base.extras import EXTRAS
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "gmb_hf"
 
-GROUND = ["base", "_version", "_lazy"]
-ROOMS = [
+BASE = ["base", "_version", "_lazy"]
+PARTS = [
     "core",
     "tasks",
     "runs",
@@ -58,16 +58,16 @@ ROOMS = [
 
 Of `protocol`, `hub` and `jobs`, what lies in them has a place of its own.
 """
-SHARED = {room.split(".")[0] for room in ROOMS if "." in room}
+SHARED = {part.split(".")[0] for part in PARTS if "." in part}
 
 EXCEPTIONS = {("gmb_hf.crucible.grokking", "training")}
-"""(module, room): the fixture of grokking is a trained model."""
+"""(module, part): the fixture of grokking is a trained model."""
 
 ON_TOP = {"metrics", "trainers", "dataset_scripts", "benchmarks", "tests"}
 """Top-level folders of scripts: nothing in the package imports them."""
 
 TORCH = {"torch", "transformers", "accelerate"}
-WITHOUT_TORCH = {*GROUND, *ROOMS[: ROOMS.index("crucible") + 1]}
+WITHOUT_TORCH = {*BASE, *PARTS[: PARTS.index("crucible") + 1]}
 NUMERICS = {"numpy", "scipy", "sklearn", "pyarrow", "torch", "transformers", "matplotlib"}
 COMPAT = "gmb_hf.benchmark.compat"
 
@@ -87,8 +87,8 @@ class Import(NamedTuple):
 
     @property
     def home(self) -> str:
-        """The room that imports; `__init__` for the package itself."""
-        return room(self.importer)
+        """The part that imports; `__init__` for the package itself."""
+        return part_of(self.importer)
 
     def at(self, rule: str) -> str:
         """The line that a failure shows."""
@@ -100,17 +100,17 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def room(module: str) -> str:
+def part_of(module: str) -> str:
     """`gmb_hf.runs.panel` -> `runs`; `gmb_hf.hub.apps.page` -> `hub.apps`; itself -> `__init__`."""
     parts = module.split(".")
-    if ".".join(parts[1:3]) in ROOMS:
+    if ".".join(parts[1:3]) in PARTS:
         return ".".join(parts[1:3])
     return parts[1] if len(parts) > 1 else "__init__"
 
 
 @functools.cache
 def parsed(path: Path) -> ast.Module:
-    """A file of the package as a tree, read once for all the laws."""
+    """A file of the package as a tree, read once for all the rules."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
@@ -190,18 +190,20 @@ def show(faults: list[str]) -> str:
 
 
 def may_import(importer: str, home: str, imported: str) -> bool:
-    """Whether a module of the room `home` may import from the room `imported`."""
-    if imported == home or imported in GROUND or (importer, imported) in EXCEPTIONS:
+    """Whether a module of the part `home` may import from the part `imported`."""
+    if imported == home or imported in BASE or (importer, imported) in EXCEPTIONS:
         return True
-    if imported not in ROOMS or home not in ROOMS:
+    if imported not in PARTS or home not in PARTS:
         return home == "__init__"
-    return ROOMS.index(imported) < ROOMS.index(home)
+    return PARTS.index(imported) < PARTS.index(home)
 
 
 def test_every_folder_has_its_place_in_the_plan():
-    homes = {room(module) for module in MODULES} - {"__init__"}
-    assert homes - SHARED == {*GROUND, *ROOMS} - SHARED
-    assert all(module.count(".") == 1 for module in MODULES if room(module) in {"protocol", "jobs"})
+    homes = {part_of(module) for module in MODULES} - {"__init__"}
+    assert homes - SHARED == {*BASE, *PARTS} - SHARED
+    assert all(
+        module.count(".") == 1 for module in MODULES if part_of(module) in {"protocol", "jobs"}
+    )
 
 
 def test_the_top_of_the_package_shows_what_is_here():
@@ -210,17 +212,17 @@ def test_the_top_of_the_package_shows_what_is_here():
     assert sum(path.suffix == ".py" for path in top) <= 4
 
 
-def test_imports_go_down_the_house_only():
+def test_imports_go_one_way_only():
     faults = [
-        found.at(f"{found.home} lies below {room(found.module)}")
+        found.at(f"{found.home} lies below {part_of(found.module)}")
         for found in ours()
-        if not may_import(found.importer, found.home, room(found.module))
+        if not may_import(found.importer, found.home, part_of(found.module))
     ]
     assert not faults, show(faults)
 
 
 def test_no_exception_is_left_over():
-    used = {(found.importer, room(found.module)) for found in ours()}
+    used = {(found.importer, part_of(found.module)) for found in ours()}
     assert used >= EXCEPTIONS
 
 
@@ -355,7 +357,7 @@ def lines_of_code(path: Path) -> int:
 
 
 class TestNumbers:
-    """How much house there is: bounds that a change may not pass without a word."""
+    """How large the package is: bounds that a change may not pass without a word."""
 
     def test_files(self):
         # 160 were reached before panels, the signals of others, report.html and tokenizers came in.
@@ -420,11 +422,11 @@ class TestNumbers:
 def test_the_reader_of_imports_sees_each_form(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, expected: list[tuple[str, bool]]
 ):
-    house = tmp_path / PACKAGE / "runs"
-    house.mkdir(parents=True)
+    folder = tmp_path / PACKAGE / "runs"
+    folder.mkdir(parents=True)
     for name in ("__init__.py", "panel.py"):
-        (house / name).touch()
-    path = house / "probe.py"
+        (folder / name).touch()
+    path = folder / "probe.py"
     path.write_text(source)
     path.with_suffix(".pyi").write_text("from gmb_hf.runs.panel import Panel as Panel")
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)

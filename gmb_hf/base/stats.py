@@ -1,4 +1,4 @@
-"""Statistics that more than one room needs.
+"""Statistics that more than one package needs.
 
 Intervals whose unit is the run (run-cluster bootstrap, exact binomial), Holm's adjustment, paired
 tests of two models on the same items, and summaries over seeds.

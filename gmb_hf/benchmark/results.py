@@ -274,9 +274,9 @@ class Results(OpenSection):
         """A DataFrame with a row per score, in the order of the file.
 
         Columns have the names of the tables `first_alarm` and `gate_summary`, shares are of 1 and
-        leads in steps: what the first alarm is worth at `budget`, the primary budget of runs, and
-        `chance`, the detection rate of the hardest chance baseline of the same cost. What does not
-        exist is NaN, or None in a column of text.
+        lead times in steps: what the first alarm is worth at `budget`, the primary budget of runs,
+        and `chance`, the detection rate of the hardest chance baseline of the same cost. What does
+        not exist is NaN, or None in a column of text.
         """
         from pandas import DataFrame
 

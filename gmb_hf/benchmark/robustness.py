@@ -2,9 +2,9 @@
 
 The family is (the candidate's own window) x (smoothing) x (one group of runs left out). A score
 without a window of its own is judged, by windows, at .8, 1 and 1.25 times the horizon instead;
-since no lead exceeds the horizon, a shorter one asks for a proportionally shorter median lead. By
-runs the horizon is no setting: it decides what is timely, and no label. Members are judged by their
-points: leaving runs out must not count as a flip for want of events.
+since no lead time exceeds the horizon, a shorter one asks for a proportionally shorter median lead
+time. By runs the horizon is no setting: it decides what is timely, and no label. Members are judged
+by their points: leaving runs out must not count as a flip for want of events.
 """
 
 from __future__ import annotations

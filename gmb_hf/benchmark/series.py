@@ -133,7 +133,7 @@ def read_settings(settings: Mapping[str, Any]) -> SeriesSettings:
     if design.lead_least > design.horizon:
         raise InputError(
             f"no score can pass: lead_time_median_min {design.lead_least:g} exceeds horizon "
-            f"{design.horizon}, and no lead is longer; lower the one, or raise the other"
+            f"{design.horizon}, and no lead time is longer; lower the one, or raise the other"
         )
     windows = runs = None
     if method == "locked":

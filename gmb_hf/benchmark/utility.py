@@ -51,7 +51,7 @@ class OperatingPointRecord(OpenSection):
     x_lead_time_intervals: dict[str, IntervalRecord] = Field(default_factory=dict)
     x_lead_time_success_interval: Annotated[IntervalRecord | None, _NO_EVENT] = None
     x_lead_times: Many[FiniteFloat] = ()  # every lead, in the order of the runs
-    # Leads whose alarm already stood when the horizon began: the true lead is longer.
+    # Alarms that already stood when the horizon began: the true lead time is longer.
     x_n_censored: Count | None = None
     # Alarmed negative windows per run that has any, and per 10,000 steps of negative windows.
     x_false_alarms_per_run: Annotated[Number, _NO_NEGATIVE] = None
@@ -105,7 +105,7 @@ def operating_point(judgement: Judgement, target: float) -> OperatingPointRecord
     # A window stands for the steps back to the checkpoint before it; the first one, as the second.
     back = np.diff(scores.steps, axis=1)
     reach = np.concatenate([back[:, :1], back], axis=1)
-    quiet = int(reach[windows.negative[:, : reach.shape[1]]].sum()) if reach.size else 0
+    n_negative = int(reach[windows.negative[:, : reach.shape[1]]].sum()) if reach.size else 0
     beside = baselines.by_windows(judgement, target)
     return OperatingPointRecord(
         fpr=target,
@@ -126,7 +126,7 @@ def operating_point(judgement: Judgement, target: float) -> OperatingPointRecord
         x_lead_times=tuple(leads.tolist()),
         x_n_censored=int(found.censored.sum()),
         x_false_alarms_per_run=_share(false, found.n_runs),
-        x_false_alarms_per_10k_steps=_share(10_000 * false, quiet),
+        x_false_alarms_per_10k_steps=_share(10_000 * false, n_negative),
         x_time_in_warning=_share(
             int((alarms & windows.monitored).sum()), int(windows.monitored.sum())
         ),

@@ -53,12 +53,13 @@ def check_results(path: str | Path) -> CheckedDocument:
 def missing_tables(results: Results, folder: str | Path) -> list[str]:
     """The tables that the preregistration requires and that are not in a results folder, by path.
 
-    Results without a preregistration require none.
+    An empty file is no table. Results without a preregistration require none.
     """
     design, stated = results.design, results.tables
     required = design.required_tables if design else ()
     paths = [getattr(stated, f"{name}_path") or f"{name} (no path)" for name in required]
-    return [path for path in paths if not (Path(folder) / path).is_file()]
+    files = {path: Path(folder) / path for path in paths}
+    return [path for path, file in files.items() if not (file.is_file() and file.stat().st_size)]
 
 
 def disagreements(results: Results) -> Iterator[str]:

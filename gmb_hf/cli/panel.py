@@ -116,7 +116,7 @@ def build(
     from gmb_hf.hub.panels import build as build_panel
 
     panel = build_panel(name, out, work, runs=runs, device=device, jobs=jobs)
-    others = "" if panel.record.credit else "; elsewhere, others follow their law"
+    others = "" if panel.record.credit else "; elsewhere, others have the same configuration"
     screen.say(f"{panel.entry.item_count:,} runs are frozen{others}.")
     screen.written(
         [panel.card.path, *(panel.folder / file for file in panel.record.files)],
@@ -255,7 +255,7 @@ def submit(
         claim: What the score is, in a line.
         code: https://REPOSITORY@COMMIT, or a file to carry along; several times.
         paper: Where one can read of it: an address, or a title.
-        panel: Of own runs: the panel whose law they follow.
+        panel: Of own runs: the panel whose configuration they have.
         task_aware: The columns know the operation, or the Fourier basis.
         out: Folder of submissions.
     """

@@ -32,7 +32,7 @@ OUTCOMES = ("false_alarm", "timely", "early", "miss", "correct_rejection")
 """What may become of a run."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FirstAlarms(Alarms):
     """The first alarms of R runs at one threshold each.
 
@@ -42,6 +42,8 @@ class FirstAlarms(Alarms):
     >>> windows = label_windows(steps, events, horizon=20, safe_gap=30)
     >>> scores = [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 0]]
     >>> found = first_alarms(scores, steps, events, 1, windows, horizon=20, safe_gap=30)
+    >>> found
+    FirstAlarms(2 runs, 1 of 1 events detected)
     >>> found.outcomes, found.detection_rate, found.false_alarm_rate
     (['timely', 'correct_rejection'], 1.0, 0.0)
     """

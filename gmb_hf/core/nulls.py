@@ -150,7 +150,7 @@ class Stretches:
         return Stretches(run[kept], self.begin[kept], self.end[kept], len(rows))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Alarms(ABC):
     """The alarms of some runs, in one unit of counting: what a chance baseline is asked about.
 
@@ -201,6 +201,10 @@ class Alarms(ABC):
     def select(self, rows: NDArray[Any]) -> Self:
         """Those of some of these runs; thresholds stay."""
         return type(self)(self.grid, self.rows[rows])
+
+    def __repr__(self) -> str:
+        found = f"{self.n_detected} of {self.n_events} events detected"
+        return f"{type(self).__name__}({len(self.rows)} runs, {found})"
 
     @cached_property
     def event_step(self) -> NDArray[np.float64]:
@@ -335,11 +339,11 @@ def constant_hazard(alarms: Alarms) -> NDArray[np.float64]:
     false = alarms.grid.n_false[alarms.rows] > 0
     share = int(false.sum()) / len(counts) if len(counts) else 0.0
     chances = np.full(len(alarms.rows), np.nan)
-    quiet = alarms.n_negative[alarms.has_event]
+    negative = alarms.n_negative[alarms.has_event]
     gap = alarms.grid.n_gap[alarms.rows][alarms.has_event]
     if share == 1:
         # A certain alarm at the first checkpoint detects only where nothing is negative.
-        chances[alarms.has_event] = (quiet == 0) & (gap > 0)
+        chances[alarms.has_event] = (negative == 0) & (gap > 0)
         return chances
     rate = 0.0  # -log(1 - h)
     if share:
@@ -350,7 +354,7 @@ def constant_hazard(alarms: Alarms) -> NDArray[np.float64]:
         rate = brentq(
             lambda x: float(-np.expm1(-x * counts).mean()) - share, 0.0, upper, xtol=1e-15
         )
-    chances[alarms.has_event] = np.exp(-rate * quiet) * -np.expm1(-rate * gap)
+    chances[alarms.has_event] = np.exp(-rate * negative) * -np.expm1(-rate * gap)
     return chances
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from gmb_hf.core.nulls import Alarms, Stretches, Unit
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class WindowAlarms(Alarms):
     """The alarms of R runs at one threshold each, every window of them.
 

@@ -431,7 +431,7 @@ def _budgets(design: Design, runs: int, explored: int | None) -> Iterator[Findin
 
 
 def run_budgets(design: Design, runs: int) -> Iterator[Finding]:
-    """Budgets of runs without a finite threshold, and what one threshold hangs on.
+    """Budgets of runs without a finite threshold, and what the rank of one threshold depends on.
 
     The latter is a bound of more than twice the primary budget, or a single run that sets it. Each
     of the `runs` of explore has negative windows.

@@ -332,14 +332,14 @@ def write_model_card(
     every_verdict: str | None = None,
     figures: bool = True,
 ) -> list[Path]:
-    """Write README.md and its pictures to a folder; returns their paths, the card first.
+    """Write README.md and its figures to a folder; returns their paths, the card first.
 
     Args:
         saved, folder: the model, and where to write.
         results: of the evaluation that the run, or runs like it, took part in.
         place: how the card's example finds the model, ORG/NAME or a path.
         every_verdict: where the card's reader finds all of them, seen from the card.
-        figures: whether to draw the pictures.
+        figures: whether to draw the figures.
 
     Raises:
         InputError: the results are of another task or model.

@@ -88,7 +88,7 @@ class PanelRecord(Section):
     command: str
     versions: dict[str, str]
     curves: CurveRecord | None = None
-    x_checksum: str | None = Field(None, description="of all this; cards of old have none")
+    x_checksum: str | None = Field(None, description="of all this; cards of schema 1 have none")
 
     def entry(self) -> dict[str, Any]:
         """As it stands in the card, with its checksum."""

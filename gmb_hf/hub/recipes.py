@@ -38,12 +38,12 @@ class Recipe:
 
 
 def _config(
-    law: str = "standard", changes: Sequence[str] = (), metric: str | None = None
+    base: str = "standard", changes: Sequence[str] = (), metric: str | None = None
 ) -> RunConfig:
     """A preset with some fields changed; judged by a metric where it is another one."""
     from gmb_hf.training.presets import preset
 
-    config = preset(law).changed(changes)
+    config = preset(base).changed(changes)
     return config if metric is None else config.judged_by(metric=metric)
 
 

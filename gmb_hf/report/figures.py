@@ -286,9 +286,9 @@ def first_alarm(found: RankedVerdicts, *, subtitle: str) -> Figure:
     axes = figure.subplots()
     rows = _lay_rows(axes, lines)
     shares = {row: outcome_shares(at) for row, item in rows if (at := found.point(item))}
-    falsely = max((own["false"] for own, _ in shares.values()), default=0.0)
-    # What alarms falsely in most runs leaves room for the others: its bar is cut, with its number.
-    low = -max(10.0, 150 * budget, min(_FALSE_SHOWN, 1.08 * falsely))
+    highest = max((own["false"] for own, _ in shares.values()), default=0.0)
+    # A bar of false alarms in most runs is cut and shows its number, which leaves space for others.
+    low = -max(10.0, 150 * budget, min(_FALSE_SHOWN, 1.08 * highest))
     axes.set_xlim(low, 100.4)
     for x, head in ((1.1, "detected"), (1.2, "chance")):
         _beside(axes, x, 0, head, ha="right")

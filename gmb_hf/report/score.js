@@ -215,7 +215,7 @@ function alarmChart(score, page, width) {
   svg.append(...marks);
   if (free) svg.append(text(w - 40, box.bottom + 15, "no event"));
   const summed = Object.keys(OUTCOMES).filter((name) => counts[name]).map((name) => `${counts[name]} ${OUTCOMES[name]}`);
-  const all = folded("Every run as a table", () => grid("Every judged run", ["run", "t*", "first alarm", "lead", "outcome"],
+  const all = folded("Every run as a table", () => grid("Every judged run", ["run", "t*", "first alarm", "lead time", "outcome"],
     page.runs.map((run, place) => {
       const [step, outcome] = score.alarms[place];
       const lead = missing(step) || missing(run.event) ? null : run.event - step;
@@ -284,7 +284,7 @@ function leadChart(score, page, width) {
   const bounds = ticks(0, most, 24);
   const size = bounds[1] - bounds[0];
   const bins = Array.from({ length: Math.max(1, Math.ceil(most / size)) }, () => ({ timely: 0, early: 0 }));
-  // A lead of exactly two bins belongs to the second: (0, size], (size, 2 size], ...
+  // A lead time of exactly two bins belongs to the second: (0, size], (size, 2 size], ...
   for (const [lead, outcome] of leads) bins[Math.min(bins.length, Math.max(1, Math.ceil(lead / size))) - 1][outcome] += 1;
   const highest = Math.max(...bins.map((bin) => bin.timely + bin.early));
   const x = scale(0, bins.length * size, box.right, box.left); // to the right is later, as in time

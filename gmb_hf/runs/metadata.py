@@ -12,7 +12,7 @@ from gmb_hf.base.fingerprints import SHOWN, FingerprintMismatchError
 
 METADATA_KEY = b"gmb"
 DROPPED_KEY = b"gmb_dropped_duplicates"
-SEAL_KEY = b"gmb_seal"
+CHECKSUM_KEY = b"gmb_seal"  # the key in files, as the first version wrote it
 """Of a file: the hash of its rows and of what stands under the other two keys."""
 
 DIFFERS = "differs"

@@ -624,10 +624,16 @@ def find_files(sources: Sources) -> list[Path]:
     state. A glob stands for what it matches, `**` included.
 
     Raises:
-        InputError: no sources, a missing file, a folder or glob without a run log file, or a file
-            of another kind.
+        InputError: no sources, or one that is no path, a missing file, a folder or glob without a
+            run log file, or a file of another kind.
     """
-    given = [sources] if isinstance(sources, (str, Path)) else list(sources)
+    given: list[Any] = [sources]
+    if isinstance(sources, Iterable) and not isinstance(sources, str):
+        given = list(sources)
+    for source in given:
+        if not isinstance(source, (str, Path)):
+            what = f"run logs are files, folders, globs or a DataFrame, not {type(source).__name__}"
+            raise InputError(what, code="no_logs")
     if not given:
         raise InputError("no run logs given; name a file, a folder or a glob", code="no_logs")
     return list(dict.fromkeys(path for source in given for path in _files(source)))

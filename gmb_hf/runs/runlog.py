@@ -128,7 +128,7 @@ class RunLog:
         charts: list[RunLog] = []
         dropped: Counter[str] = Counter()
         for run_name, raw in read_sources(sources, wanted):
-            _check_seal(raw)
+            _check_checksum(raw)
             if last_rows is not None:
                 run = cols.find_run(raw, wanted.run)
                 raw = keep_last_rows(raw, positive_int("last_rows", last_rows), run)
@@ -136,7 +136,7 @@ class RunLog:
             own = dataclasses.replace(wanted, columns=None) if raw.chart else wanted
             log = cls._from_raw(raw, own, run_name=run_name, on_duplicate=on_duplicate)
             (charts if raw.chart else logs).append(log)
-            if not _is_sealed(raw):  # of another file, who wrote it has decided
+            if not _has_checksum(raw):  # of another file, who wrote it has decided
                 dropped.update(log.dropped_duplicates)
         if charts:
             logs.append(cls._join_charts(charts, wanted))
@@ -166,7 +166,7 @@ class RunLog:
         wanted = Wanted(step_column, run_column, None if columns is None else tuple(columns))
         raw = RawTable(table, "run log")
         log = cls._from_raw(raw, wanted, run_name=run_name, on_duplicate=on_duplicate)
-        if not _is_sealed(raw):
+        if not _has_checksum(raw):
             cols.refuse_lost_rows(log.dropped_duplicates, log.rows_by_run, log.origin)
         if metadata is not None:
             log.metadata = dict(metadata)
@@ -483,7 +483,7 @@ class RunLog:
             # The bytes of equal place in a row: exponents repeat, which compresses.
             others = [name for name in table.column_names if name not in doubles]
             options = {"use_byte_stream_split": doubles, "use_dictionary": others}
-        about = {**table.schema.metadata, meta.SEAL_KEY: _seal(table)}
+        about = {**table.schema.metadata, meta.CHECKSUM_KEY: _checksum(table)}
         table = table.replace_schema_metadata(about)
         with atomic_path(path) as temporary:
             pq.write_table(
@@ -577,7 +577,7 @@ def _content_hash(table: pa.Table) -> str:
     return found.hexdigest()
 
 
-def _seal(table: pa.Table) -> bytes:
+def _checksum(table: pa.Table) -> bytes:
     """The hash of a stored table: of its rows and of what it says about them."""
     about = table.schema.metadata or {}
     keys = (meta.METADATA_KEY, meta.DROPPED_KEY)
@@ -585,18 +585,18 @@ def _seal(table: pa.Table) -> bytes:
     return item_hash({"content": _content_hash(table), **held}).hex().encode()
 
 
-def _is_sealed(raw: RawTable) -> bool:
+def _has_checksum(raw: RawTable) -> bool:
     """Whether `RunLog.write` wrote it."""
-    return meta.SEAL_KEY in (raw.table.schema.metadata or {})
+    return meta.CHECKSUM_KEY in (raw.table.schema.metadata or {})
 
 
-def _check_seal(raw: RawTable) -> None:
+def _check_checksum(raw: RawTable) -> None:
     """Refuse a file that is not as `RunLog.write` left it, where all its columns were read."""
-    held = (raw.table.schema.metadata or {}).get(meta.SEAL_KEY)
+    held = (raw.table.schema.metadata or {}).get(meta.CHECKSUM_KEY)
     if held is None or len(raw.names) > raw.table.num_columns:
         return
     try:
-        found = _seal(raw.table)
+        found = _checksum(raw.table)
     except InputError:  # a column of another name or kind
         found = None
     if found != held:

@@ -151,7 +151,7 @@ class States:
         rows: Rows,
         predictions: Tensor | None = None,
     ) -> None:
-        """Write the state of a group, whole or not at all; `InputError` as `write_sealed`."""
+        """Write the state of a group, whole or not at all; `InputError` as `write_checked`."""
         content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         if predictions is not None:
             content[_PREDICTIONS] = predictions.cpu().contiguous()
@@ -164,7 +164,7 @@ class States:
             "steps": json.dumps(rows.steps),
             "columns": json.dumps(list(rows.values)),  # tensors are stored in an order of their own
         }
-        write_sealed(self.path(seeds), content, about)
+        write_checked(self.path(seeds), content, about)
 
     def load(self, seeds: Sequence[int]) -> tuple[dict[str, Tensor], Tensor | None, Rows] | None:
         """Tensors, last predictions and rows as `save` wrote them; None without a state.
@@ -252,7 +252,7 @@ class States:
 _NO_HASH = "0" * HASH_LENGTH
 
 
-def write_sealed(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
+def write_checked(path: Path, tensors: Mapping[str, Tensor], about: Mapping[str, str]) -> None:
     """Write a safetensors file whose metadata has its own hash: of the file with zeros there.
 
     `InputError` where the disk is full, or the place cannot be written to.

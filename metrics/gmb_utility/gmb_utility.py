@@ -10,7 +10,7 @@ from gmb_hf.jobs.metrics import GmbModule
 
 _DESCRIPTION = """
 At the threshold for each target false positive rate f: the share of events with an alarm in the
-horizon before them, and how early the first one came. Leads are in steps and cannot exceed the
+horizon before them, and how early the first one came. Lead times are in steps and cannot exceed the
 horizon.
 """
 
@@ -21,7 +21,7 @@ Returns:
         no event is covered, as in the next.
     lead_time_iqr@f: q75 - q25 of the same.
     lead_time_q05@f, lead_time_q95@f: its 5% and 95% quantiles.
-    lead_time_success@f: share of all events covered lead_time_target steps ahead or more.
+    lead_time_success@f: share of all events covered with a lead time of lead_time_target or more.
     covered_per_run@f, lead_time_per_run@f: with return_per_run; a lead is NaN where there is none.
 
 Examples:
@@ -34,7 +34,7 @@ Examples:
     >>> found["coverage@0.1"], found["lead_time_median@0.1"], found["lead_time_success@0.1"]
     (0.6666666666666666, 3.0, 0.3333333333333333)
 
-    With return_per_run, each run's lead:
+    With return_per_run, each run's lead time:
 
     >>> found = metric.compute(predictions=scores, references=[60, 60, 60], horizon=10, safe_gap=11,
     ...     fpr_targets=[0.1], return_per_run=True, protocol="v0.4")

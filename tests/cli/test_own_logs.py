@@ -135,7 +135,7 @@ def write_trainer_states(folder: Path, steps: Any, data: dict[str, Any]) -> None
     [
         (
             ("--horizon=40", "--lead-min=50"),
-            "no score can pass: --lead-min 50 exceeds the horizon 40, and no lead is longer; "
+            "no score can pass: --lead-min 50 exceeds the horizon 40, and no lead time is longer; "
             "lower it to 40 or less, or lengthen --horizon",
         ),
         (("--horizon=45", "--lead-min=42"), "whose last checkpoint is 40 steps before t*"),

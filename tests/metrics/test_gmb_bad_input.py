@@ -37,7 +37,7 @@ CASES = {
     "gap within the horizon": (spoiled(safe_gap=5), r"safe_gap 5 must be larger than horizon 5"),
     "no score can pass": (
         spoiled(lead_time_median_min=50),
-        "no score can pass: lead_time_median_min 50 exceeds horizon 5, and no lead is longer",
+        "no score can pass: lead_time_median_min 50 exceeds horizon 5, and no lead time is longer",
     ),
     "horizon is a fraction": (spoiled(horizon=2.5), "horizon must be a whole number, got 2.5"),
     "horizon is not positive": (spoiled(horizon=0), "horizon must be greater than or equal to 1"),

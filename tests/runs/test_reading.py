@@ -181,6 +181,9 @@ def test_nothing_to_read(tmp_path: Path) -> None:
             RunLog.read(source)
     with pytest.raises(InputError, match="no run logs given"):
         RunLog.read([])
+    for source, kind in ((None, "NoneType"), (np.zeros((2, 3)), "ndarray"), ([1, 2], "int")):
+        with pytest.raises(InputError, match=f"globs or a DataFrame, not {kind}$"):
+            RunLog.read(source)  # type: ignore[arg-type]
     assert RunLog.read(str(tmp_path / "**" / "*.csv")).runs == (path.stem,)
 
 

@@ -19,7 +19,7 @@ from gmb_hf.indicators.catalogue import available, get
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training import launch
 from gmb_hf.training import seeds as training
-from gmb_hf.training.checkpoints import write_sealed
+from gmb_hf.training.checkpoints import write_checked
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.seeds import pending_groups
 from gmb_hf.training.seeds import train_stacked as train
@@ -185,7 +185,7 @@ def test_a_log_that_another_version_began_goes_on_with_its_columns(tmp_path, sav
     tensors = {k: v for k, v in load_file(held).items() if k.removeprefix("row.") not in new}
     tensors["row.forgotten"] = tensors["row.test_loss"].clone()
     about["columns"] = json.dumps([*columns, "forgotten"])
-    write_sealed(held, tensors, about)
+    write_checked(held, tensors, about)
     (path,) = train(CONFIG, SEEDS, tmp_path)
     assert list(RunLog.read(path).observables) == columns
     # The folder then holds runs with and without them; indicators need them in all.
