@@ -73,7 +73,9 @@ def test_by_a_lock(protocol):
     pyarrow.csv.write_csv(table.filter(pa.array(late)), "noise.csv")
     done = gmb("evaluate", *ASKED[1:], "--lock=lock.yaml", "--require-supported")
     said = " ".join(done.out.split())
-    assert "note: 1 of 40 runs begin late, at step 10, where other runs have begun by step 0" in said
+    assert (
+        "note: 1 of 40 runs begin late, at step 10, where other runs have begun by step 0" in said
+    )
     assert done.code == 1, done
     assert done.err == "no: no score may raise an alarm\n"
     results = Results.read("found/results.yaml")
