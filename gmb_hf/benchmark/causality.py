@@ -226,7 +226,11 @@ class _FreshProcess:
             pickle.dump(what, asked, pickle.HIGHEST_PROTOCOL)
             asked.flush()
             answer = pickle.load(answers)  # of our own process
-        except (OSError, EOFError, pickle.UnpicklingError):
+        except Exception as error:  # of what was unpickled: any kind
+            if not isinstance(error, OSError | EOFError):
+                self._process.kill()  # it may live, and never end by itself
+                what = "wrote into the answers of the process in which its causality is tried"
+                raise InputError(f"indicator {self._name!r}: {what}") from None
             code = self._process.wait()
             self._said.seek(0)
             said = one_line(self._said.read().strip().rpartition("\n")[2])

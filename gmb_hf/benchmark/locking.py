@@ -222,6 +222,7 @@ def _facts_without_events(prepared: Prepared) -> DesignFacts:
     """What explore runs say about a design before any event is looked for."""
     candidates = [entry for entry in prepared.entries if entry.name not in CONTROLS]
     log, design = prepared.log, prepared.design
+    _ = prepared.alone  # a score that ends its process ends that one, not this
     return DesignFacts(
         cadence=log.panel("step").cadence(),
         n_explore=len(log.runs),

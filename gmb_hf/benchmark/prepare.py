@@ -262,13 +262,17 @@ class Prepared:
         if not is_foreign(entry.indicator):  # an ensemble is made of the numbers that were tried
             known = {part.trial.key: self.panel(part).values for part in tried}
             return entry.panel(self.log, known)
-        alone = self._alone  # before the score has seen a whole run
+        alone = self.alone  # before the score has seen a whole run
         panel, salt = entry.panel(self.log), self.log.fingerprint()
         return refuse_peeking(entry.trial, panel, alone[entry.trial.key], salt=salt)
 
     @cached_property
-    def _alone(self) -> dict[tuple[Any, ...], Series]:
-        """The scores of other packages, members and windows included, of each run by itself."""
+    def alone(self) -> dict[tuple[Any, ...], Series]:
+        """The scores of other packages, members and windows included, of each run by itself.
+
+        Raises:
+            InputError: one cannot be computed in a fresh process; it is named.
+        """
         tried = [
             part.with_window(window).trial
             for entry in self.entries

@@ -168,15 +168,16 @@ def evaluate(
         paths.append(looks_path(lock))
     show.verdicts(evaluation.results, out / "report.md")
     show.checklist(evaluation.results, out)
+    notes = evaluation.results.summary.x_notes
     if lock is not None:
-        show.notes(evaluation.panel_looks)
+        show.notes(notes)
         published = evaluation.results.x_published
         if published is None:
             show.tell("not_published")
         else:
             show.say(published.sentence)
     else:
-        show.notes(map(options.in_options, evaluation.results.summary.x_notes))
+        show.notes(map(options.in_options, notes))
         for item in evaluation.results.indicators:
             _hint_of_sign(item, evaluation.judgements[item.name])
     show.written(paths, following=following)

@@ -629,7 +629,8 @@ def _value(name: str, said: Said) -> Any:
         return views["flag"] if value else Design.model_fields[name].default
     choices = views.get("choices") or choices_in(annotation)
     if choices:
-        return choose("value", value, tuple(choices), where=how)
+        words = {str(one).lower() if isinstance(one, bool) else one: one for one in choices}
+        return words[choose("value", value, tuple(words), where=how)]
     if scalar_in(annotation) is not None and not said.by_set:
         return value
     items, kind = items_in(annotation), views.get("items", "numbers")

@@ -258,7 +258,8 @@ def recognised(log: RunLog, metric: str) -> Iterator[SharedRuns]:
     """The panels that lie here of which a log has a held-out run, or some rows of one.
 
     A run is recognised by the metric and up to two other columns, at the steps that both have: two
-    of them must be equal (one, where no other moves), in nine of ten values, to four digits.
+    of them must be equal (one, where no other moves), in nine of ten values, to four digits. A
+    metric above 1 is in percent where the panel's is none.
     """
     clock = log.panel(STEP)
     runs = np.repeat(np.arange(len(clock.runs)), clock.lengths)
@@ -281,6 +282,8 @@ def recognised(log: RunLog, metric: str) -> Iterator[SharedRuns]:
                     (ours[name][:, own], _cells(*file, other)[:, its])
                     for name, other in pairs.items()
                 ]
+                if pairs:
+                    both[0] = _as_shares(*both[0]), both[0][1]
                 if _share_a_run(both):
                     yield SharedRuns.of(path.parent)
                     break
@@ -385,6 +388,12 @@ def _equal_rows(
         known = np.isfinite(seen).sum(axis=1)
         equal = (np.abs(seen - theirs[run, at]) <= _slack(theirs[run, at])).sum(axis=1)
         yield run, rows[(known >= _LEAST) & (equal >= _SHARE * known)].tolist()
+
+
+def _as_shares(ours: NDArray[np.float64], theirs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Our metric, of percents as shares of 1, where theirs is such a share."""
+    in_percent = np.nanmax(theirs, initial=0.0) <= 1 < np.nanmax(ours, initial=0.0)
+    return ours / 100 if in_percent else ours
 
 
 def _slack(values: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from synthetic import synthetic_runlog
 
 from benchmarks.cheats import CHEATS, outcome
 from gmb_hf import InputError
+from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.prepare import Entry, Prepared, prepare
 from gmb_hf.design.design import Design
 from gmb_hf.indicators import catalogue
@@ -210,6 +212,15 @@ def kills(seen: Observables) -> Values:
     os._exit(3)
 
 
+def scribbles(seen: Observables) -> Values:
+    import os
+
+    for number in range(3, 10):
+        with contextlib.suppress(OSError):
+            os.write(number, b"I5e1garbage\n" * 9)
+    return seen["weight_norm"]
+
+
 def one_dimension(seen: Observables) -> Values:
     return seen["weight_norm"][0]
 
@@ -224,6 +235,7 @@ def no_numbers(seen: Observables) -> Values:
         (raises, r"indicator 'tried': the function of \w+ failed: KeyError: 'weights'; repair it"),
         (leaves, r"indicator 'tried': the function of \w+ failed: SystemExit: 0; repair it"),
         (kills, r"indicator 'tried': ended the process in which its causality is tried \(exit "),
+        (scribbles, r"indicator 'tried': wrote into the answers of the process in which its "),
         (one_dimension, r"indicator 'tried': returned values of shape \[\d+\] for columns of "),
         (no_numbers, r"indicator 'tried': the function of \w+ failed: TypeError: Cannot cast"),
     ],
@@ -231,6 +243,17 @@ def no_numbers(seen: Observables) -> Values:
 def test_a_function_that_fails(log: RunLog, function, line: str):
     with pytest.raises(InputError, match=line):
         judged(log, function)
+
+
+def test_a_function_that_ends_its_process_does_not_end_the_lock(log: RunLog):
+    register("tried", needs=("weight_norm",), family="dynamics", summary="a", source="b")(kills)
+    candidate = {"name": "tried", "family": "dynamics"}
+    undeclared = ["task", "model", "optimizer", "schedule", "seeds_explore", "seeds_eval"]
+    design = Design.minimal(
+        metric="test_acc", horizon=100, safe_gap=200, candidates=[candidate], undeclared=undeclared
+    )
+    with pytest.raises(InputError, match="'tried': ended the process in which its causality is "):
+        make_lock(design, log)
 
 
 def test_a_function_that_cannot_be_sent(log: RunLog, tmp_path):

@@ -90,6 +90,7 @@ class TestSet:
             ("burn_in=-1", "--set burn_in must be greater than or equal to 0, got -1"),
             ("fpr_targets=1,2", "--set fpr_targets must be a number in (0, 1), got 1.0"),
             ("x_nan=no", "--set x_nan: value 'no' is unknown"),
+            ("report_all_failures=no", "value 'no' is unknown; known: true."),
             ("require_new_max=7", "--set require_new_max=7: expected true or false, got '7'"),
             ("seeds_eval=a", "--set seeds_eval=a: write whole numbers with commas"),
             ("regime_radius=20", "--set regime_radius belongs to E_regime; leave it out with"),

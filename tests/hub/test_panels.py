@@ -262,6 +262,8 @@ def test_runs_of_a_panel_count_whatever_file_they_come_by(
     few = frame[frame.run.isin(held.runs[5:20]) & (frame.step % 100 == 0)]
     few = few.rename(columns={"test_acc": "accuracy"}).assign(run="mine_" + few.run)
     few.to_csv("few.csv", index=False, float_format="%.5g")
+    percent = frame.assign(test_acc=100 * frame.test_acc, run="own_" + frame.run)
+    percent[["run", "step", "test_acc", "embedding_gini"]].to_csv("percent.csv", index=False)
     scores = frame[["run", "step"]].assign(mine=frame.embedding_gini**2)
     scores[scores.step >= 200].to_csv("scores.csv", index=False)
     joining = ("runs", "join", "--runs=copy.parquet", "--scores=scores.csv", "--out=joined.parquet")
@@ -273,6 +275,7 @@ def test_runs_of_a_panel_count_whatever_file_they_come_by(
         ("--runs=copy.parquet", gini, "--protocol=compat", "--no-figures"),
         ("--runs=few.csv", gini, "--metric=accuracy", *ROUGH),
         ("--runs=joined.parquet", "--score=mine", *TIMES),
+        ("--runs=percent.csv", gini, "--jump=15", *TIMES),
     ]
     for count, words in enumerate(asked, start=1):
         said = commands.done("evaluate", *words, f"--out=out-{count}")
