@@ -145,7 +145,8 @@ def test_one_run_of_several() -> None:
         ("[1]", r"line 1 is not a JSON object"),
         (
             '{"epoch": 1, "a": 2}',
-            r"log.jsonl: column 'step' missing; found: epoch, a; if 'epoch' counts the steps, add --step-column epoch",
+            r"log.jsonl: column 'step' missing; found: epoch, a; if 'epoch' counts the steps, add "
+            r"--step-column epoch",
         ),
         ('{"_step": 1, "global_step": 2}', r"may all be the steps; say which"),
     ],
