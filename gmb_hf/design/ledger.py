@@ -65,7 +65,8 @@ _DENSE = 10_000_000  # steps are sorted by counting up to here
 def folder_of_panels() -> Path:
     """The project's panels: $GMB_PANELS, ./panels, or beside the package in a checkout."""
     here, beside, *_ = _folders()
-    return beside if PLACE not in os.environ and not here.is_dir() else here
+    there = PLACE not in os.environ and not here.is_dir() and beside.is_dir()
+    return beside if there else here
 
 
 def folder_of_fetched() -> Path:

@@ -32,7 +32,7 @@ from gmb_hf.base.fingerprints import SHOWN, source_hash
 from gmb_hf.base.repositories import Pushed, publish
 from gmb_hf.base.schemas import Schema, dated
 from gmb_hf.benchmark.prepare import refuse_copied_runs
-from gmb_hf.design.candidates import Score
+from gmb_hf.design.candidates import Candidate
 from gmb_hf.design.design import Design
 from gmb_hf.design.ledger import (
     FOLDER,
@@ -62,7 +62,7 @@ from gmb_hf.hub.curves import CURVES, CurveRecord, CurveShape
 from gmb_hf.hub.recipes import RECIPES, Recipe
 from gmb_hf.indicators import catalogue
 from gmb_hf.runs.columns import KEYS
-from gmb_hf.runs.metadata import EXTERNAL, PANEL, with_hub_runs
+from gmb_hf.runs.metadata import EXTERNAL, PANEL, SYSTEM, with_hub_runs
 from gmb_hf.runs.readers import Sources
 from gmb_hf.runs.runlog import RunLog
 
@@ -177,6 +177,10 @@ class FrozenPanel:
         """The content hash of the whole panel, also of a copy with fewer columns."""
         cut = self.record.x_cut
         return self.entry.content_hash if cut is None else cut.content_hash
+
+    def holds(self, fingerprint: str, panel: FrozenPanel) -> bool:
+        """Whether it has this fingerprint and the runs of another panel, all its columns or not."""
+        return self.entry.fingerprint == fingerprint and self.whole == panel.whole
 
     @property
     def said_of_cut(self) -> str:
@@ -433,12 +437,11 @@ def cut(panel: FrozenPanel, chosen: Collection[str], out: Path) -> FrozenPanel:
         kept |= needs[choose("candidate", name, list(needs), where=str(panel.folder / DESIGN))]
     panel.check()
     whole = {part: RunLog.read(path) for part, path in panel.parts.items()}
-    parts = {
-        part: log.with_rows(
-            log.table.select([name for name in log.table.column_names if name in kept])
-        )
-        for part, log in whole.items()
-    }
+    parts = {}
+    for part, log in whole.items():
+        columns = [name for name in log.table.column_names if name in kept]
+        parts[part] = log.with_rows(log.table.select(columns))
+        parts[part].metadata = _with_system(log.metadata)
     about = CutRecord(
         content_hash=panel.entry.content_hash,
         fingerprint=panel.entry.fingerprint,
@@ -453,7 +456,18 @@ def cut(panel: FrozenPanel, chosen: Collection[str], out: Path) -> FrozenPanel:
     return made
 
 
-def _needs(candidate: Score) -> set[str]:
+def _with_system(metadata: dict[str, Any]) -> dict[str, Any]:
+    """What a log says, and what a callback compares, which older logs do not say."""
+    if SYSTEM in metadata or "config" not in metadata:
+        return metadata
+    from gmb_hf.training.config import RunConfig
+    from gmb_hf.training.seeds import system_shown
+
+    config = RunConfig.from_dict({"preset": metadata["preset"], **metadata["config"]})
+    return {**metadata, SYSTEM: system_shown(config)}
+
+
+def _needs(candidate: Candidate) -> set[str]:
     """The columns that a candidate reads, or the members of a combination."""
     members = [candidate] if candidate.x_ensemble is None else candidate.x_ensemble.members
     return {name for one in members for name in catalogue.get(one.name).needs}
