@@ -42,7 +42,10 @@ def test_every_data_file_matches_a_pattern_of_setup_cfg() -> None:
         for path in (ROOT / "gmb_hf").rglob("*")
         if path.is_file() and path.suffix not in (*shipped, ".pyc") and path.name != "py.typed"
     ]
-    assert others == []
+    frozen = (ROOT / "gmb_hf/hub/shipped").glob("*/*")  # hub/shipped/*/*.md, and *.parquet
+    panels = [path.relative_to(ROOT) for path in frozen if path.suffix in (".md", ".parquet")]
+    assert sorted(others) == sorted(panels)
+    assert len(panels) == 3
 
 
 def test_every_file_of_a_metric_matches_a_pattern_of_setup_cfg() -> None:

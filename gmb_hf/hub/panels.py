@@ -31,7 +31,7 @@ from gmb_hf.base.files import lies_inside, whole_folder, write_text
 from gmb_hf.base.fingerprints import SHOWN, source_hash
 from gmb_hf.base.repositories import Pushed, publish
 from gmb_hf.base.schemas import Schema, dated
-from gmb_hf.benchmark.prepare import refuse_copied_runs
+from gmb_hf.benchmark.prepare import controls_of, refuse_copied_runs
 from gmb_hf.design.candidates import Candidate
 from gmb_hf.design.design import Design
 from gmb_hf.design.ledger import (
@@ -423,8 +423,8 @@ def cut(panel: FrozenPanel, chosen: Collection[str], out: Path) -> FrozenPanel:
 
     Args:
         panel: the whole one.
-        chosen: candidates of its design; the columns that they and its metric need are kept, and
-            with them every candidate that needs no others.
+        chosen: candidates of its design; the columns are kept that they, the controls, the event
+            and the strata need, and with them every candidate that needs no others.
         out: the folder of the copy, which is new.
 
     Raises:
@@ -432,11 +432,13 @@ def cut(panel: FrozenPanel, chosen: Collection[str], out: Path) -> FrozenPanel:
     """
     design = panel.design()
     needs = {one.name: _needs(one) for one in design.candidates}
-    kept = {design.metric, *KEYS}
+    kept = {design.metric, *KEYS, *(one.column for one in design.strata)}
     for name in chosen:
         kept |= needs[choose("candidate", name, list(needs), where=str(panel.folder / DESIGN))]
     panel.check()
     whole = {part: RunLog.read(path) for part, path in panel.parts.items()}
+    for log in whole.values():  # every verdict compares scores with these
+        kept |= {column for name in controls_of(log) for column in catalogue.get(name).needs}
     parts = {}
     for part, log in whole.items():
         columns = [name for name in log.table.column_names if name in kept]
@@ -470,7 +472,9 @@ def _with_system(metadata: dict[str, Any]) -> dict[str, Any]:
 def _needs(candidate: Candidate) -> set[str]:
     """The columns that a candidate reads, or the members of a combination."""
     members = [candidate] if candidate.x_ensemble is None else candidate.x_ensemble.members
-    return {name for one in members for name in catalogue.get(one.name).needs}
+    known = catalogue.names()
+    needs = (catalogue.get(one.name).needs if one.name in known else (one.name,) for one in members)
+    return {name for every in needs for name in every}
 
 
 def ship() -> list[FrozenPanel]:
