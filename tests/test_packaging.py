@@ -91,6 +91,19 @@ def test_links_within_a_page_and_to_others_stay(setup):
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
+@pytest.mark.parametrize(("source", "does"), [("", "build x-9"), ("d", "fetch x-9 --from d")])
+def test_make_panels_leaves_what_is_there(source: str, does: str):
+    words = ["make", "-n", "-C", ROOT, "panels", f"FROM={source}", "VENV=nowhere"]
+    options = {"capture_output": True, "text": True, "check": True}
+    told = subprocess.run(words, **options).stdout
+    assert "gmb panel" not in told  # the repository holds every panel
+    assert "import ship; ship()" in told
+    told = subprocess.run([*words, "PANELS=quick-29 x-9"], **options).stdout
+    assert told.count("gmb panel") == 1
+    assert f"GMB_PANELS=panels nowhere/bin/gmb panel {does}" in told
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
 @pytest.mark.parametrize(("goal", "extra"), [("demo", "train"), ("test", "test"), ("lint", "test")])
 @pytest.mark.parametrize("uv", ["", "/opt/bin/uv"])
 def test_make_installs_what_its_goal_needs(goal: str, extra: str, uv: str):

@@ -29,7 +29,8 @@ def list_() -> None:
     for name in names():
         panel = FrozenPanel.find(name) if name in here() else None
         asks = RECIPES[name].asks if panel is None else panel.record.asks
-        known.append({"name": name, "runs": panel and panel.entry.item_count, "asks": asks})
+        count = panel and panel.entry.item_count
+        known.append(dict[str, object](name=name, runs=count, asks=asks))
         looked = len(panel.ledger().locks) if panel and panel.judged else None
         allowed = panel and panel.record.locks_allowed
         known[-1] |= {"locks": looked, "locks_allowed": allowed}

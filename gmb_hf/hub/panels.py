@@ -47,6 +47,7 @@ from gmb_hf.design.ledger import (
     folder_of_panels,
     folders_of_panels,
 )
+from gmb_hf.design.strata import parse_predicate
 from gmb_hf.hub.cards import (
     CARD,
     HERE,
@@ -432,7 +433,8 @@ def cut(panel: FrozenPanel, chosen: Collection[str], out: Path) -> FrozenPanel:
     """
     design = panel.design()
     needs = {one.name: _needs(one) for one in design.candidates}
-    kept = {design.metric, *KEYS, *(one.column for one in design.strata)}
+    strata = (condition.name for one in design.strata for condition in parse_predicate(one.where))
+    kept = {design.metric, *KEYS, *strata}
     for name in chosen:
         kept |= needs[choose("candidate", name, list(needs), where=str(panel.folder / DESIGN))]
     panel.check()

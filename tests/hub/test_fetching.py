@@ -1,4 +1,4 @@
-"""Panels that are fetched into the cache, and the copy with fewer columns that the package ships."""
+"""Panels fetched into the cache, and the copy with fewer columns that the package ships."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def served(
     held_out_log: RunLog,
     monkeypatch: pytest.MonkeyPatch,
 ) -> FrozenPanel:
-    """In ./served, where no panel is looked up; the cache is ./cache, and the package ships none."""
+    """In ./served, where no panel is looked up; the cache is ./cache, the package ships none."""
     monkeypatch.delenv(panels.PLACE, raising=False)
     monkeypatch.setenv("GMB_CACHE", "cache")
     monkeypatch.setattr(ledger, "SHIPPED", Path("shipped"))
