@@ -304,7 +304,7 @@ def test_a_cut_is_the_same_runs(served: FrozenPanel, fewer: FrozenPanel) -> None
             few, all_ = (one.read(name).panel(column).values for one in (fewer, served))
             np.testing.assert_array_equal(few, all_)
     text = fewer.card.path.read_text(encoding="utf-8")
-    assert "**This is a copy with fewer columns**: 4 of the 5 of the panel" in text
+    assert "**This is a cut**: 4 of the 5 of the panel" in text
     assert served.entry.content_hash in text
 
 
