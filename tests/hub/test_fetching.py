@@ -269,7 +269,7 @@ def test_a_url_that_serves_nothing(
     assert message.endswith(".parquet: is larger than 0 MB, the most that is fetched")
 
 
-def test_without_a_network_the_hub_is_named(
+def test_an_address_that_the_hub_does_not_know(
     served: FrozenPanel, commands: Terminal, hub: Hub
 ) -> None:
     message = commands.refused("panel", "fetch", NAME, "--from=hf://datasets/acme/none")
