@@ -1,6 +1,8 @@
 # make demo   the whole story: install, judge a frozen panel, train a few runs and watch them
 # make test   the whole suite            make lint   ruff, mypy, codespell
 # make bench  measured figures against their targets; make bench ONLY="T1 T2" for some
+# make panels  every panel into panels/: what is there is left, others are fetched from FROM (as
+#             gmb panel fetch --from) or, without FROM, trained, which takes hours
 # make docs   the documentation as a site, into site/; make docs-serve shows it as you write
 #
 # The demo installs what it needs (the extra train), the others the rest as well (test); by uv where
@@ -19,7 +21,7 @@ MAKE_VENV = $(SYSTEM_PYTHON) -m venv $(VENV)
 INSTALL = $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile
 endif
 
-.PHONY: demo test lint bench docs docs-serve clean
+.PHONY: demo test lint bench panels docs docs-serve clean
 
 demo: $(VENV)/.installed-train
 	$(VENV)/bin/gmb demo --out runs/demo
@@ -36,6 +38,15 @@ lint: $(VENV)/.installed-test
 
 bench: $(VENV)/.installed-test
 	$(PYTHON) -m benchmarks $(ONLY)
+
+# The package ships copies of some with fewer columns, which are cut where they lack.
+PANELS := $(shell sed -n 's/^\([a-z0-9-]*\):$$/\1/p' gmb_hf/hub/recipes.yaml)
+
+panels: $(VENV)/.installed-train $(PANELS:%=panels/%/README.md)
+	$(PYTHON) -c "from gmb_hf.hub.panels import ship; ship()"
+
+panels/%/README.md:
+	GMB_PANELS=panels $(VENV)/bin/gmb panel $(if $(FROM),fetch $* --from $(FROM),build $*)
 
 # mkdocs.yml is strict: a broken link, an unknown reference or a page that is in no menu fails. The
 # variable silences a notice about a version 2 of mkdocs, which is not used here.

@@ -148,10 +148,11 @@ def design() -> Design:
 
 @pytest.fixture(autouse=True, scope="session")
 def _states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where ledgers of panels lie: never in the user's own folder."""
+    """Where ledgers of panels and fetched panels lie: never in the user's own folders."""
     folder = tmp_path_factory.mktemp("state")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GMB_STATE", str(folder))
+        patch.setenv("GMB_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield folder
 
 

@@ -42,7 +42,10 @@ def test_every_data_file_matches_a_pattern_of_setup_cfg() -> None:
         for path in (ROOT / "gmb_hf").rglob("*")
         if path.is_file() and path.suffix not in (*shipped, ".pyc") and path.name != "py.typed"
     ]
-    assert others == []
+    frozen = (ROOT / "gmb_hf/hub/shipped").glob("*/*")  # hub/shipped/*/*.md, and *.parquet
+    panels = [path.relative_to(ROOT) for path in frozen if path.suffix in (".md", ".parquet")]
+    assert sorted(others) == sorted(panels)
+    assert len(panels) == 3
 
 
 def test_every_file_of_a_metric_matches_a_pattern_of_setup_cfg() -> None:
@@ -85,6 +88,19 @@ def test_links_within_a_page_and_to_others_stay(setup):
         "[a](#two) ![b](https://example.org/b.png) "
         "[c\nd](https://github.com/me/mine/blob/1f/docs/c.md#d)"
     )
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
+@pytest.mark.parametrize(("source", "does"), [("", "build x-9"), ("d", "fetch x-9 --from d")])
+def test_make_panels_leaves_what_is_there(source: str, does: str):
+    words = ["make", "-n", "-C", ROOT, "panels", f"FROM={source}", "VENV=nowhere"]
+    options = {"capture_output": True, "text": True, "check": True}
+    told = subprocess.run(words, **options).stdout
+    assert "gmb panel" not in told  # the repository holds every panel
+    assert "import ship; ship()" in told
+    told = subprocess.run([*words, "PANELS=quick-29 x-9"], **options).stdout
+    assert told.count("gmb panel") == 1
+    assert f"GMB_PANELS=panels nowhere/bin/gmb panel {does}" in told
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")

@@ -32,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 STATE = "GMB_STATE"
 """An environment variable: another folder for what `state_folder` is for."""
+CACHE = "GMB_CACHE"
+"""The same of `cache_folder`."""
 
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space and run the same command again",
@@ -199,6 +201,13 @@ def state_folder() -> Path:
     from platformdirs import user_state_path
 
     return Path(os.environ.get(STATE) or user_state_path("gmb-hf", appauthor=False))
+
+
+def cache_folder() -> Path:
+    """Where gmb keeps what can be fetched again: $GMB_CACHE, or the user's cache folder."""
+    from platformdirs import user_cache_path
+
+    return Path(os.environ.get(CACHE) or user_cache_path("gmb-hf", appauthor=False))
 
 
 def lies_inside(folder: Path, name: str) -> bool:

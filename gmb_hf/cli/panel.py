@@ -25,14 +25,19 @@ def list_() -> None:
     from gmb_hf.hub.panels import FrozenPanel, here, names
     from gmb_hf.hub.recipes import RECIPES
 
-    rows, known = [], []
+    rows, known, folders = [], [], dict[str, None]()
     for name in names():
         panel = FrozenPanel.find(name) if name in here() else None
         asks = RECIPES[name].asks if panel is None else panel.record.asks
-        known.append({"name": name, "runs": panel and panel.entry.item_count, "asks": asks})
+        count = panel and panel.entry.item_count
+        known.append(dict[str, object](name=name, runs=count, asks=asks))
         looked = len(panel.ledger().locks) if panel and panel.judged else None
         allowed = panel and panel.record.locks_allowed
         known[-1] |= {"locks": looked, "locks_allowed": allowed}
+        if panel is not None:
+            known[-1] |= {"folder": panel.folder, "cut": panel.record.x_cut}
+            folders[str(panel.folder.parent)] = None
+            asks += f" ({panel.said_of_cut})" if panel.said_of_cut else ""
         runs = f"{panel.entry.item_count:,}" if panel else "not here"
         rows.append((name, runs, "" if looked is None else f"{looked} of {allowed}", asks))
     screen.answered(panels=known, folder=folder_of_panels())
@@ -45,7 +50,8 @@ def list_() -> None:
     looks = Column("locks that looked", align="r", shrinks_to=10)
     columns = (Column("panel"), Column("runs", align="r"), looks, question)
     screen.table(Table(columns, rows))
-    screen.say_whole("folder", str(folder_of_panels()))
+    for folder in folders:
+        screen.say_whole("folder", folder)
     screen.say_whole("next", "gmb panel show NAME")
 
 
@@ -60,12 +66,15 @@ def show(name: str) -> None:
     screen.say(record.asks + "?")
     screen.say_whole("folder", str(panel.folder))
     screen.say_whole("hash", panel.entry.content_hash)
+    if panel.said_of_cut:
+        screen.say_whole("cut", panel.said_of_cut)
     logs = {part: panel.read(part) for part in panel.parts}
     screen.answered(
         name=name,
         asks=record.asks,
         folder=panel.folder,
         hash=panel.entry.content_hash,
+        cut=panel.record.x_cut,
         parts={
             part: {"runs": len(log.runs), "rows": log.table.num_rows, "columns": log.observables}
             for part, log in logs.items()
@@ -125,6 +134,26 @@ def build(
 
 
 @app.command()
+def fetch(name: str, source: str | None = None, hash: str | None = None) -> None:
+    """Fetch a panel into the user's cache, where panel:NAME finds it; checked by its hashes.
+
+    Options:
+        source, --from (SOURCE): hf://datasets/ORG/NAME@REV, a folder, or the URL of the panel's
+            README.md.
+        hash: The content hash that it must have; by default that of the published panel.
+    """
+    from gmb_hf.hub.fetch import fetch as fetch_panel
+
+    panel = fetch_panel(name, source, content_hash=hash)
+    size = sum((panel.folder / file).stat().st_size for file in panel.record.files)
+    screen.say(f"panel {name!r} is here, {panel.entry.item_count:,} runs, {size / 1e6:.1f} MB.")
+    screen.answered(name=name, folder=panel.folder, hash=panel.entry.content_hash)
+    screen.say_whole("folder", str(panel.folder))
+    screen.say_whole("hash", panel.entry.content_hash)
+    screen.say_whole("next", f"gmb panel show {name}")
+
+
+@app.command()
 def verify(name: str | None = None) -> None:
     """Compare every byte of a panel with the hashes of its card; exit 1 where one differs.
 
@@ -151,9 +180,10 @@ def push(repo: str, name: list[str] | None = None, private: bool = False) -> Non
     Options:
         name: Only this panel; several times for several.
     """
+    from gmb_hf.design.ledger import folder_of_panels
     from gmb_hf.hub.panels import here, push_panels
 
-    chosen = name or list(here())
+    chosen = name or list(here(folder_of_panels()))
     done = push_panels(chosen, repo, private=private)
     following = f"gmb evaluate --runs hf://datasets/{repo}@{done.commit}/{chosen[0]}"
     screen.pushed(done, following=following)
@@ -199,7 +229,11 @@ def trial(out: Path, panels: str = "all", figures: bool = True, jobs: int | None
 
 
 def demo(
-    out: Path, panel: str = "quick-29", seeds: str = "700000:700006", figures: bool = True
+    out: Path,
+    panel: str = "quick-29",
+    seeds: str = "700000:700006",
+    train: bool = True,
+    figures: bool = True,
 ) -> None:
     """Judge a frozen panel, then train a few fresh runs and watch them with what passed.
 
@@ -207,6 +241,7 @@ def demo(
         panel (panel): The panel that is judged.
         out (runs/demo): Folder for all of it; an earlier start resumes.
         seeds: Fresh ones, trained and watched.
+        train: Train and watch fresh runs, which needs torch; else only judge the panel.
     """
     from gmb_hf.jobs.demo import demo as hold
     from gmb_hf.jobs.demo import watched_table
@@ -215,12 +250,17 @@ def demo(
         out,
         panel=panel,
         seeds=seeds,
+        train=train,
         figures=figures,
         counting=screen.counting,
         on_verdicts=lambda results: screen.verdicts(results, out / panel / "report.md"),
         say=screen.say,
     )
     screen.answered(acting=found.acting, watched=found.watched)
+    if not train:
+        lock = screen.command("lock", runs=f"panel:{panel}", out=Path("lock.yaml"))
+        screen.written(found.paths, following=lock)
+        return
     screen.say(f"Fresh runs, watched with {', '.join(found.acting)}:")
     screen.table(watched_table(found.watched), above=True)
     following = screen.command("run", preset="quick", out=Path("runs/quick"))

@@ -26,7 +26,7 @@ from pydantic import Field
 from gmb_hf.base.checksums import Checksums, canonical_hash
 from gmb_hf.base.documents import Many, Section, front_matter, load_yaml, write_yaml
 from gmb_hf.base.errors import InputError
-from gmb_hf.base.files import claimed, state_folder
+from gmb_hf.base.files import cache_folder, claimed, state_folder
 from gmb_hf.base.fingerprints import SHOWN
 from gmb_hf.design.design import Design
 from gmb_hf.design.fingerprint import design_fingerprint
@@ -39,6 +39,10 @@ PANEL_KEY, FINGERPRINT_KEY = "gmb_panel", "gmb_fingerprint"
 PLACE = "GMB_PANELS"
 """An environment variable: another folder of panels."""
 FOLDER = "panels"
+SHIPPED = Path(__file__).resolve().parents[1] / "hub" / "shipped"
+"""The folder of the panels that are part of the package."""
+CUT = "x_cut"
+"""Where the card of a panel says of which whole panel it holds some columns."""
 NO_LOCK = "no lock: "
 RECORD = Checksums("x_checksum", since="the panel was frozen", hint="restore the card")
 """Of what a card says of its panel; cards of earlier versions have none."""
@@ -59,14 +63,30 @@ _DENSE = 10_000_000  # steps are sorted by counting up to here
 
 
 def folder_of_panels() -> Path:
-    """Where panels lie: $GMB_PANELS, ./panels, or beside the package in a checkout."""
-    here, beside = _folders()
-    return beside if PLACE not in os.environ and not here.is_dir() else here
+    """The project's panels: $GMB_PANELS, ./panels, or beside the package in a checkout."""
+    here, beside, *_ = _folders()
+    there = PLACE not in os.environ and not here.is_dir() and beside.is_dir()
+    return beside if there else here
 
 
-def _folders() -> tuple[Path, Path]:
+def folder_of_fetched() -> Path:
+    """Where panels that are fetched are kept: $GMB_PANELS, or the user's cache folder."""
+    return Path(os.environ[PLACE]) if PLACE in os.environ else cache_folder() / FOLDER
+
+
+def folders_of_panels() -> tuple[Path, ...]:
+    """Where panels are looked up, in this order: the project's, the cache, the package's own.
+
+    If $GMB_PANELS is set, there alone.
+    """
+    own = folder_of_panels()
+    return (own,) if PLACE in os.environ else (own, folder_of_fetched(), SHIPPED)
+
+
+def _folders() -> tuple[Path, ...]:
+    """Wherever panels may lie."""
     beside = Path(__file__).resolve().parents[2] / FOLDER
-    return Path(os.environ.get(PLACE, FOLDER)), beside
+    return Path(os.environ.get(PLACE, FOLDER)), beside, cache_folder() / FOLDER, SHIPPED
 
 
 class LookedRecord(Section):
@@ -140,9 +160,13 @@ class SharedRuns:
 
     @property
     def path(self) -> Path:
-        """The ledger of this machine; a copy of the panel under another name has the same."""
+        """The ledger of this machine.
+
+        A copy of the panel under another name has the same, and so has one with fewer columns.
+        """
         entries = [*(self.header.get(FINGERPRINT_KEY) or {}).values()]
-        mark = entries[0]["content_hash"]
+        whole = (self.header.get(PANEL_KEY) or {}).get(CUT) or entries[0]
+        mark = whole["content_hash"]
         return state_folder() / FOLDER / f"{mark[:SHOWN]}.looks.yaml"
 
     def ledger(self) -> Ledger:

@@ -13,7 +13,8 @@ compared on frozen logs only (DECISIONS 13). The folder is a dataset: `load_data
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import shutil
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,14 +24,15 @@ import pyarrow.parquet as pq
 from pydantic import Field
 
 from gmb_hf._version import __version__
-from gmb_hf.base.documents import Section, dump_yaml
+from gmb_hf.base.documents import Many, Section, dump_yaml
 from gmb_hf.base.errors import InputError, choose, unknown
 from gmb_hf.base.escape import number
 from gmb_hf.base.files import lies_inside, whole_folder, write_text
 from gmb_hf.base.fingerprints import SHOWN, source_hash
 from gmb_hf.base.repositories import Pushed, publish
 from gmb_hf.base.schemas import Schema, dated
-from gmb_hf.benchmark.prepare import refuse_copied_runs
+from gmb_hf.benchmark.prepare import controls_of, refuse_copied_runs
+from gmb_hf.design.candidates import Candidate
 from gmb_hf.design.design import Design
 from gmb_hf.design.ledger import (
     FOLDER,
@@ -38,11 +40,14 @@ from gmb_hf.design.ledger import (
     PLACE,
     PUBLISHED,
     RECORD,
+    SHIPPED,
     Ledger,
     SharedRuns,
     checked_record,
     folder_of_panels,
+    folders_of_panels,
 )
+from gmb_hf.design.strata import parse_predicate
 from gmb_hf.hub.cards import (
     CARD,
     HERE,
@@ -56,7 +61,9 @@ from gmb_hf.hub.cards import (
 )
 from gmb_hf.hub.curves import CURVES, CurveRecord, CurveShape
 from gmb_hf.hub.recipes import RECIPES, Recipe
-from gmb_hf.runs.metadata import EXTERNAL, PANEL, with_hub_runs
+from gmb_hf.indicators import catalogue
+from gmb_hf.runs.columns import KEYS
+from gmb_hf.runs.metadata import EXTERNAL, PANEL, SYSTEM, with_hub_runs
 from gmb_hf.runs.readers import Sources
 from gmb_hf.runs.runlog import RunLog
 
@@ -65,16 +72,26 @@ DESIGN, LEDGER = "design.yaml", PUBLISHED
 
 
 def names() -> tuple[str, ...]:
-    """The panels that can be built and those that lie in the folder, sorted."""
+    """The panels that can be built and those that are here, sorted."""
     return tuple(sorted({*RECIPES, *here()}))
 
 
-def here() -> tuple[str, ...]:
-    """The panels that lie in the folder, sorted."""
-    return tuple(sorted(card.parent.name for card in folder_of_panels().glob(f"*/{CARD}")))
+def here(*folders: Path) -> tuple[str, ...]:
+    """The panels that lie in these folders, by default wherever one is looked up, sorted."""
+    found = (card for one in folders or folders_of_panels() for card in one.glob(f"*/{CARD}"))
+    return tuple(sorted({card.parent.name for card in found}))
 
 
 SCHEMA = Schema("panel", (partial(dated, version=2),))
+
+
+class CutRecord(Section):
+    """Which panel a copy with fewer columns was cut from, and what it holds of it."""
+
+    content_hash: str = Field(description="of the whole panel")
+    fingerprint: str = Field(description="of the whole panel")
+    of_columns: int = Field(description="how many observables the whole panel has")
+    columns: Many[str] = Field(description="the observables that this copy has")
 
 
 class PanelRecord(Section):
@@ -88,6 +105,7 @@ class PanelRecord(Section):
     command: str
     versions: dict[str, str]
     curves: CurveRecord | None = None
+    x_cut: CutRecord | None = None
     x_checksum: str | None = Field(None, description="of all this; cards of schema 1 have none")
 
     def entry(self) -> dict[str, Any]:
@@ -103,26 +121,37 @@ class FrozenPanel:
     card: Card
 
     @classmethod
-    def find(cls, name: str) -> Self:
-        """The panel of this name.
+    def find(cls, name: str, fingerprint: str | None = None) -> Self:
+        """The first panel of this name, by `folders_of_panels`.
+
+        Args:
+            name: its folder.
+            fingerprint: of its runs: a later one is taken where it alone has this fingerprint.
 
         Raises:
             InputError: there is no such panel, or files of it are missing.
         """
-        folder = folder_of_panels() / name
         again = (
             f"copy panels/{name} of the repository there, or train other runs of the same "
             "configuration"
         )
         if name not in names():
             raise unknown("panel", name, names())
-        if not (folder / CARD).is_file():
-            place = folder.parent.resolve()
-            raise InputError(f"panel {name!r}: is not in {place}; {again}: gmb panel build {name}")
-        panel = cls(name, Card.read(folder))
+        folders = [one / name for one in folders_of_panels() if (one / name / CARD).is_file()]
+        if not folders:
+            place = folder_of_panels().resolve()
+            raise InputError(
+                f"panel {name!r}: is not in {place}; fetch it: gmb panel fetch {name} --from "
+                f"SOURCE; {again}: gmb panel build {name}"
+            )
+        panel = cls(name, Card.read(folders[0]))
+        if fingerprint not in (None, panel.entry.fingerprint):
+            others = (cls(name, Card.read(folder)) for folder in folders[1:])
+            same = (one for one in others if one.entry.fingerprint == fingerprint)
+            panel = next(same, panel)
         for file in panel.record.files:
-            if not (lies_inside(folder, file) and (folder / file).is_file()):
-                raise InputError(f"panel {name!r}: {folder / file} is missing; {again}")
+            if not (lies_inside(panel.folder, file) and (panel.folder / file).is_file()):
+                raise InputError(f"panel {name!r}: {panel.folder / file} is missing; {again}")
         return panel
 
     @property
@@ -143,6 +172,27 @@ class FrozenPanel:
         """The fingerprint of its runs, by its card."""
         choose("panel", self.name, list(self.card.entries), where=self.card.where)
         return self.card.entries[self.name]
+
+    @property
+    def whole(self) -> str:
+        """The content hash of the whole panel, also of a copy with fewer columns."""
+        cut = self.record.x_cut
+        return self.entry.content_hash if cut is None else cut.content_hash
+
+    def holds(self, fingerprint: str, panel: FrozenPanel) -> bool:
+        """Whether it has this fingerprint and the runs of another panel, all its columns or not."""
+        return self.entry.fingerprint == fingerprint and self.whole == panel.whole
+
+    @property
+    def said_of_cut(self) -> str:
+        """Which columns it lacks, in a phrase; empty for a whole panel."""
+        cut = self.record.x_cut
+        if cut is None:
+            return ""
+        return (
+            f"{len(cut.columns)} of the {cut.of_columns} columns of the panel with the hash "
+            f"{cut.content_hash[:SHOWN]}"
+        )
 
     @property
     def parts(self) -> dict[str, Path]:
@@ -294,7 +344,13 @@ def refuse_frozen(out: Path) -> None:
 
 
 def freeze(
-    recipe: Recipe, parts: dict[str, RunLog], design: Design, out: Path, *, command: str
+    recipe: Recipe,
+    parts: dict[str, RunLog],
+    design: Design,
+    out: Path,
+    *,
+    command: str,
+    cut: CutRecord | None = None,
 ) -> FrozenPanel:
     """Write a panel, whole or not at all.
 
@@ -304,6 +360,7 @@ def freeze(
         design: of its evaluation, with the seeds of its parts.
         out: its folder, which is new.
         command: that makes runs of the same configuration.
+        cut: the whole panel of which these are some columns.
 
     Raises:
         InputError: a panel is there already, two of its runs are copies, or the disk is full.
@@ -330,6 +387,7 @@ def freeze(
             command=command,
             versions={"gmb_hf": __version__, **_versions(parts)},
             curves=_curves(parts),
+            x_cut=cut,
         )
         header = {
             "pretty_name": f"GMB panel {recipe.name}",
@@ -359,6 +417,76 @@ def freeze(
         )
         write_text(workshop / CARD, text)
     return FrozenPanel(recipe.name, Card.read(out))
+
+
+def cut(panel: FrozenPanel, chosen: Collection[str], out: Path) -> FrozenPanel:
+    """Freeze a copy of a panel with fewer columns: its runs and ledger, the same values.
+
+    Args:
+        panel: the whole one.
+        chosen: candidates of its design; the columns are kept that they, the controls, the event
+            and the strata need, and with them every candidate that needs no others.
+        out: the folder of the copy, which is new.
+
+    Raises:
+        InputError: no such candidate, or as `freeze`.
+    """
+    design = panel.design()
+    needs = {one.name: _needs(one) for one in design.candidates}
+    strata = (condition.name for one in design.strata for condition in parse_predicate(one.where))
+    kept = {design.metric, *KEYS, *strata}
+    for name in chosen:
+        kept |= needs[choose("candidate", name, list(needs), where=str(panel.folder / DESIGN))]
+    panel.check()
+    whole = {part: RunLog.read(path) for part, path in panel.parts.items()}
+    for log in whole.values():  # every verdict compares scores with these
+        kept |= {column for name in controls_of(log) for column in catalogue.get(name).needs}
+    parts = {}
+    for part, log in whole.items():
+        columns = [name for name in log.table.column_names if name in kept]
+        parts[part] = log.with_rows(log.table.select(columns))
+        parts[part].metadata = _with_system(log.metadata)
+    about = CutRecord(
+        content_hash=panel.entry.content_hash,
+        fingerprint=panel.entry.fingerprint,
+        of_columns=len(next(iter(whole.values())).observables),
+        columns=tuple(next(iter(parts.values())).observables),
+    )
+    fewer = [one.plain() for one in design.candidates if needs[one.name] <= kept]
+    recipe, command = RECIPES[panel.name], panel.record.command
+    made = freeze(recipe, parts, design.replace(candidates=fewer), out, command=command, cut=about)
+    if (panel.folder / LEDGER).exists():
+        shutil.copyfile(panel.folder / LEDGER, out / LEDGER)
+    return made
+
+
+def _with_system(metadata: dict[str, Any]) -> dict[str, Any]:
+    """What a log says, and what a callback compares, which older logs do not say."""
+    if SYSTEM in metadata or "config" not in metadata:
+        return metadata
+    from gmb_hf.training.config import RunConfig
+    from gmb_hf.training.seeds import system_shown
+
+    config = RunConfig.from_dict({"preset": metadata["preset"], **metadata["config"]})
+    return {**metadata, SYSTEM: system_shown(config)}
+
+
+def _needs(candidate: Candidate) -> set[str]:
+    """The columns that a candidate reads, or the members of a combination."""
+    members = [candidate] if candidate.x_ensemble is None else candidate.x_ensemble.members
+    known = catalogue.names()
+    needs = (catalogue.get(one.name).needs if one.name in known else (one.name,) for one in members)
+    return {name for every in needs for name in every}
+
+
+def ship() -> list[FrozenPanel]:
+    """Cut the copies that the package ships from the panels of a checkout, where they lack."""
+    made = []
+    for recipe in RECIPES.values():
+        if recipe.shipped and not (SHIPPED / recipe.name / CARD).exists():
+            panel = FrozenPanel.find(recipe.name)
+            made.append(cut(panel, recipe.shipped, SHIPPED / recipe.name))
+    return made
 
 
 def _example_of(design: Design) -> str:

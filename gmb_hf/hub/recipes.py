@@ -26,6 +26,8 @@ class Recipe:
         license: of its logs, as the Hub names it.
         credit: whose logs they are, a sentence; empty for those that are trained.
         single: keep them in float32, which halves the files.
+        published: the content hash of the frozen panel that this project's results are about.
+        shipped: candidates whose columns the package ships.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Recipe:
     license: str = "apache-2.0"
     credit: str = ""
     single: bool = True
+    published: str = ""
+    shipped: tuple[str, ...] = ()
 
 
 def _config(

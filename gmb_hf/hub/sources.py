@@ -49,13 +49,17 @@ def naming_panels(log: RunLog) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        if error.code != "missing_column" or panel_of(log) is None:
+        panel = panel_of(log)
+        if error.code != "missing_column" or panel is None:
             raise
         from gmb_hf.hub.panels import having
 
         column = error.location.get("column")
         found = ", ".join(panel.name for panel in having(column))
         said = f"panels that have it: {found}" if found else "no panel here has it"
+        if panel.said_of_cut:
+            said += f"; of {PANEL}{panel.name} this is {panel.said_of_cut}"
+            said += f", which gmb panel fetch {panel.name} --from SOURCE brings"
         raise error.reworded(f"{error}; {said}") from error
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -21,13 +21,13 @@ from matplotlib.figure import Figure
 from gmb_hf.base import escape
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import number
+from gmb_hf.base.extras import missing, present
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.benchmark.events import find_events
 from gmb_hf.benchmark.results import Results
 from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.hub.panels import EXPLORE, FrozenPanel
-from gmb_hf.jobs.run import Counting
 from gmb_hf.jobs.trial import judge
 from gmb_hf.monitor.monitor import AlarmMonitor
 from gmb_hf.report import style
@@ -37,7 +37,9 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.training.config import RunConfig, parse_seeds
 from gmb_hf.training.folder import finished_seeds
 from gmb_hf.training.launch import Bar
-from gmb_hf.training.seeds import system_shown, train_stacked
+
+if TYPE_CHECKING:
+    from gmb_hf.jobs.run import Counting
 
 PANEL = "quick-29"
 SEEDS = "700000:700006"
@@ -86,6 +88,7 @@ def demo(
     *,
     panel: str = PANEL,
     seeds: str = SEEDS,
+    train: bool = True,
     figures: bool = True,
     counting: Counting | None = None,
     on_verdicts: Callable[[Results], None] = lambda results: None,
@@ -97,15 +100,19 @@ def demo(
         out: the folder; what an earlier start finished is not done again.
         panel: its name.
         seeds: fresh ones, that the panel does not have.
+        train: whether to train and watch any; without, the panel is judged and torch not needed.
         figures: whether to draw any.
         counting: shows progress; nothing is shown without it.
         on_verdicts: is told the verdicts on the panel, before anything is trained.
         say: is told each alarm when it is raised.
 
     Raises:
+        MissingExtra: torch is not installed, which training needs.
         InputError: the panel is not here, its logs do not say what was trained, no score of it may
             raise an alarm, or the folder holds something else.
     """
+    if train and not present("torch"):
+        raise missing("gmb demo", "torch", otherwise="gmb demo --no-train judges the panel alone")
     counting = counting or (lambda what, count: nullcontext(lambda done: None))
     folder, frozen = Path(out), FrozenPanel.find(panel)
     made = frozen.read(EXPLORE).metadata
@@ -113,9 +120,10 @@ def demo(
         raise InputError(f"panel {panel!r}: its logs do not say what was trained; choose another")
     config = RunConfig.from_dict({"preset": made.get("preset", "custom"), **made["config"]})
     shown: Any = {"figures": figures, "counting": counting, "exploring": False}
-    about = {SYSTEM: system_shown(config)}  # panels may be older than this entry
-    results = judge(frozen, folder / panel, about=about, **shown)
+    results = judge(frozen, folder / panel, about=_system(made, config), **shown)
     on_verdicts(results)
+    if not train:
+        return Demo(results, (), (), (folder / panel / "report.md",))
     lock = Lock.read(folder / panel / "lock.yaml")
     log = _fresh(config, parse_seeds(seeds), folder / FRESH, lock, results, say)
     acting, watched = watch(log, lock, results)
@@ -125,6 +133,15 @@ def demo(
         curves = watched_curves(log, lock.design.metric, watched)
         paths += save_figure(curves, folder / "figures" / "watched")
     return Demo(results, acting, watched, tuple(paths))
+
+
+def _system(made: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
+    """What a callback compares, of a panel whose logs are older than this entry."""
+    if SYSTEM in made or not present("torch"):
+        return {}
+    from gmb_hf.training.seeds import system_shown
+
+    return {SYSTEM: system_shown(config)}
 
 
 def _fresh(
@@ -137,6 +154,8 @@ def _fresh(
 ) -> RunLog:
     """Train the seeds, with a monitor beside each, or read what an earlier start has finished."""
     if not finished_seeds(folder).issuperset(seeds):
+        from gmb_hf.training.seeds import train_stacked
+
         # A monitor sees a run from its beginning, so that one which was interrupted begins anew.
         shutil.rmtree(folder, ignore_errors=True)
         with _Watching(config, seeds, lock, results, say) as bar:

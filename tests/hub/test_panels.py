@@ -16,6 +16,7 @@ from gmb_hf import Design, InputError, RunLog, preset
 from gmb_hf.benchmark.evaluate import evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.locking import explore, make_lock
 from gmb_hf.benchmark.results import Results
+from gmb_hf.design import ledger
 from gmb_hf.design.ledger import panel_looks
 from gmb_hf.design.lock import CHECKSUMS
 from gmb_hf.hub import panels
@@ -45,8 +46,9 @@ def panel(
     held_out_log: RunLog,
     monkeypatch: pytest.MonkeyPatch,
 ) -> FrozenPanel:
-    """In ./panels, of 30 explore and 40 held-out runs."""
+    """In ./panels, of 30 explore and 40 held-out runs; the package ships none."""
     monkeypatch.delenv(panels.PLACE, raising=False)
+    monkeypatch.setattr(ledger, "SHIPPED", Path("shipped"))
     seeds = {"seeds_explore": list(range(30)), "seeds_eval": list(range(100, 140))}
     parts = {"explore": part(explore_log), "heldout": part(held_out_log)}
     place = Path("panels") / NAME

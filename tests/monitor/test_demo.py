@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,6 +100,16 @@ def test_a_panel_is_judged_and_fresh_runs_are_watched(panel: str) -> None:
         assert path.is_file()
     assert {path.name for path in found.paths} >= {"watched.csv", "report.md"}
     assert not list(Path("demo").rglob("*.png"))  # figures=False
+
+
+def test_without_training_a_panel_is_judged(panel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("torch", "gmb_hf.training.seeds"):  # it is not needed
+        monkeypatch.setitem(sys.modules, name, None)
+    found = demo("judged", panel=panel, train=False, figures=False)
+    assert GINI in {item.name for item in found.results.indicators}
+    assert (found.acting, found.watched) == ((), ())
+    assert [path.as_posix() for path in found.paths] == ["judged/made/report.md"]
+    assert not Path("judged/fresh").exists()
 
 
 def test_a_panel_that_does_not_say_what_was_trained(panel: str) -> None:

@@ -447,7 +447,7 @@ def _panels(entries: Sequence[BoardEntry], left_out: list[str]) -> Iterator[Pane
         kept = []
         for one in own:
             said = one.submission.record.fingerprint if one.submission else None
-            if said in (None, panel.entry.fingerprint):
+            if said is None or FrozenPanel.find(name, said).holds(said, panel):
                 kept.append(one)
             else:
                 left_out.append(f"{one.origin}: is of other runs than panel {name!r} has here")

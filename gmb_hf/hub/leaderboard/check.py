@@ -208,7 +208,7 @@ def check(folder: str | Path, *, keep: bool = True) -> CheckedSubmission:
     """
     submission = Submission.read(folder)
     record = submission.record
-    panel = FrozenPanel.find(record.panel)
+    panel = FrozenPanel.find(record.panel, record.fingerprint)
     panel.check()
     lock = Lock.read(submission.folder / LOCK)
     results = Results.read(submission.folder / RESULTS)
