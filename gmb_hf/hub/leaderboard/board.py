@@ -1,17 +1,17 @@
 """The leaderboard as a static site: an index, a page for each panel and one for each score.
 
-It shows what a trial found, and submissions as they are computed anew while the site is built;
-nothing that a submission says of itself but its words: author, claim, paper, code. A site is made
-anew as a whole, needs no network, and is a Space as it lies (`sdk: static`). All that others wrote
-is escaped.
+It shows a published trial and submissions as they are computed anew while the site is built;
+nothing that a submission says of itself but its words: author, claim, paper, code. What has not
+changed since an earlier site is not computed again. A site is made anew as a whole, needs no
+network, and is a Space as it lies (`sdk: static`). All that others wrote is escaped.
 """
 
 from __future__ import annotations
 
 import csv
-import datetime
 import hashlib
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from gmb_hf._version import __version__
-from gmb_hf.base.errors import InputError
+from gmb_hf.base.errors import InputError, positive_int
 from gmb_hf.base.escape import number, one_line, p_value, percent, steps, yes_no
 from gmb_hf.base.files import whole_folder
 from gmb_hf.base.stats import IntervalRecord
@@ -37,7 +37,16 @@ from gmb_hf.benchmark.prepare import decided_runs
 from gmb_hf.benchmark.records import LABELS, SUPPORTED
 from gmb_hf.benchmark.results import Results
 from gmb_hf.hub.cards import CARD
-from gmb_hf.hub.leaderboard.check import CheckedScore, CheckedSubmission, CheckRecord, check
+from gmb_hf.hub.leaderboard.check import (
+    CheckedScore,
+    CheckedSubmission,
+    CheckRecord,
+    check_or_kept,
+)
+from gmb_hf.hub.leaderboard.groups import Groups
+from gmb_hf.hub.leaderboard.kept import Cache
+from gmb_hf.hub.leaderboard.published import JudgedPanel
+from gmb_hf.hub.leaderboard.published import recompute as recompute_trial
 from gmb_hf.hub.leaderboard.submission import Submission, is_link
 from gmb_hf.hub.panels import EXPLORE, HELD_OUT, FrozenPanel
 from gmb_hf.indicators import catalogue
@@ -74,7 +83,7 @@ class BoardEntry(NamedTuple):
     lock: str
     n_scores: int
     submission: Submission | None = None
-    check: CheckRecord | None = None
+    check: CheckRecord | JudgedPanel | None = None
     recomputed: bool = False
     as_submitted: bool = False
 
@@ -82,8 +91,8 @@ class BoardEntry(NamedTuple):
     def computed(self) -> bool:
         """Whether its numbers were computed from the logs by whoever built this site.
 
-        A trial is theirs. Of a submission the site computes everything anew, but for a column of
-        numbers, which may have seen the future.
+        A trial that was not recomputed is theirs. Of a submission the site computes everything
+        anew, but for a column of numbers, which may have seen the future.
         """
         return self.submission is None or (self.recomputed and not self.as_submitted)
 
@@ -95,10 +104,8 @@ class BoardEntry(NamedTuple):
     @property
     def status(self) -> str:
         """What was recomputed while the site was built, in words."""
-        if self.submission is None:
-            return "by the trial"
         if not self.recomputed:
-            return "not recomputed"
+            return "by the trial" if self.submission is None else "not recomputed"
         return "from submitted numbers" if self.as_submitted else "recomputed"
 
     @property
@@ -166,6 +173,11 @@ class BoardEntry(NamedTuple):
         return one_line(" ".join(said)).lower()
 
     @property
+    def key(self) -> tuple[str, str]:
+        """What tells the entries of a panel apart."""
+        return self.page, self.origin
+
+    @property
     def over_budget(self) -> bool:
         """Whether more runs have a false alarm than the budget allows, by the interval."""
         return self.at.state == "missed"
@@ -180,6 +192,28 @@ class BoardEntry(NamedTuple):
     def detected(self) -> float:
         """The detection rate, 0 without events."""
         return self.at.detection_rate or 0.0
+
+
+class Neighbour(NamedTuple):
+    """Another score of the same class and panel, and how likely both detect equally many."""
+
+    what: str
+    entry: BoardEntry
+    p_adjusted: float
+
+
+class GroupOfScore(NamedTuple):
+    """Which scores of its class an entry is not told apart from.
+
+    Attributes:
+        letters: of its groups; those with an `a` are not told apart from the best.
+        like_best: whether it is one of those.
+        neighbours: the best, the one above and the one below, as far as there are any.
+    """
+
+    letters: str
+    like_best: bool
+    neighbours: tuple[Neighbour, ...]
 
 
 @dataclass(frozen=True)
@@ -220,18 +254,72 @@ class PanelOnBoard:
         )
 
     @cached_property
-    def around(self) -> str:
-        """The judged runs and the design, as JSON for charts."""
-        return self._around(self.events)
+    def script(self) -> str:
+        """The judged runs and the design for the charts of every score, which load it once."""
+        runs = {
+            "names": [run.name for run in self.events],
+            "events": [run.event for run in self.events],
+            "design": timing(self.design),
+            "by": "runs",
+        }
+        return f"(globalThis.gmbPanels ??= {{}})[{embedded(self.name)}]={embedded(_brief(runs))};\n"
 
     @cached_property
-    def own_runs(self) -> str:
-        """The same of own runs, of which nothing is held."""
-        return self._around(())
+    def alarms(self) -> dict[tuple[str, str], list[tuple[float | None, str]]]:
+        """The first alarm of each run and what it was, of each entry that holds it."""
+        found = {}
+        for one in self.ranked:
+            alarms = alarms_of(one.first, self.events, self.design, one.at)
+            if alarms is not None:
+                found[one.key] = alarms
+        return found
 
-    def _around(self, runs: Sequence[Run]) -> str:
-        facts = {"runs": [run._asdict() for run in runs], "design": timing(self.design)}
-        return embedded({**facts, "by": "runs"})
+    @cached_property
+    def groups(self) -> dict[tuple[str, str], GroupOfScore]:
+        """Which scores of a class the events tell apart, of those that keep the budget."""
+        found = {}
+        for kind in CLASSES:
+            own = [
+                one
+                for one in self.computed
+                if one.kind == kind and one.key in self.alarms and not one.over_budget
+            ]
+            table = [self._detected(one) for one in own]
+            if len(own) < 2 or not any(table[0]):
+                continue
+            compared = Groups.of(table)
+            for place, one in enumerate(own):
+                others = {0: "the best", place - 1: "the one above", place + 1: "the one below"}
+                others[0] = "the best"
+                found[one.key] = GroupOfScore(
+                    compared.letters[place],
+                    not compared.apart[0, place],
+                    tuple(
+                        Neighbour(what, own[other], float(compared.p_adjusted[place, other]))
+                        for other, what in others.items()
+                        if 0 <= other < len(own) and other != place
+                    ),
+                )
+        return found
+
+    def _detected(self, entry: BoardEntry) -> list[bool]:
+        """Whether it detects each event."""
+        return [
+            outcome in ("timely", "early")
+            for (_, outcome), run in zip(self.alarms[entry.key], self.events, strict=True)
+            if run.event is not None
+        ]
+
+    def like_best(self, best: BoardEntry) -> list[BoardEntry]:
+        """The others of the class of its best score that are not told apart from it."""
+        return [
+            one
+            for one in self.computed
+            if one.kind == best.kind
+            and one.key != best.key
+            and one.key in self.groups
+            and self.groups[one.key].like_best
+        ]
 
     @cached_property
     def parts(self) -> dict[str, int]:
@@ -287,43 +375,62 @@ class Board:
 
 
 def build_board(
-    submissions: str | Path,
+    submissions: str | Path | None,
     out: str | Path,
     *,
     trial: str | Path | None = None,
     recompute: bool = True,
+    cache: str | Path | None = None,
+    jobs: int | None = None,
     counting: Callable[[str, int], AbstractContextManager[Callable[[str], None]]] | None = None,
 ) -> Board:
     """Make the site.
 
-    Every submission is computed anew; one that differs is left out, with the reason. What its
-    check.json says proves nothing: whoever makes a folder can write it.
+    Everything is computed anew; what differs is left out, with the reason. What the check.json of a
+    submission says proves nothing: whoever makes a folder can write it.
 
     Args:
-        submissions: the folder that holds their folders.
+        submissions: the folder that holds their folders, if any.
         out: the folder of the site, which is made anew.
-        trial: the folder that `gmb trial` wrote; it is shown as it is.
+        trial: the folder that `gmb trial` wrote, or its `tables/trial.csv` alone in such a folder.
         recompute: without it a submission is shown by its check.json, where that has seen the files
-            in its folder, as "not recomputed".
+            in its folder, as "not recomputed", and the trial by its results.
+        cache: where what was recomputed is kept, that of the user if not given.
+        jobs: panels of the trial that are computed at a time; one a core if not given.
         counting: shows progress; nothing is shown without it.
 
     Raises:
-        InputError: there is no such folder, nothing to show, a panel of the trial is not here or
-            has other runs, or `out` holds something else.
+        InputError: there is no such folder, nothing to show, a panel of the trial has other runs
+            than it was judged on, or `out` holds something else.
     """
-    source, site = Path(submissions), Path(out)
-    if not source.is_dir():
+    site = Path(out)
+    if submissions is None and trial is None:
+        raise InputError(
+            "there is nothing to show: name a folder of submissions, or --trial FOLDER"
+        )
+    source = None if submissions is None else Path(submissions)
+    if source is not None and not source.is_dir():
         raise InputError(f"{source}: there is no such folder of submissions")
+    jobs = positive_int("--jobs", (os.cpu_count() or 1) if jobs is None else jobs)
     _refuse_other(site)
-    entries = list(_of_trial(Path(trial))) if trial is not None else []
+    count, kept = counting or (lambda *_: nullcontext(lambda _: None)), Cache.at(cache)
+    entries: list[BoardEntry] = []
     left_out: list[str] = []
+    if trial is not None and recompute:
+        judged, left_out = recompute_trial(Path(trial), kept, jobs=jobs, counting=count)
+        for one in judged:
+            left_out += one.differ
+            entries += _of_judged(one)
+    elif trial is not None:
+        entries = list(_of_trial(Path(trial)))
     shown: list[tuple[Submission, CheckRecord]] = []
-    folders = [path for path in source.iterdir() if path.is_dir() and path.name[0] != "."]
+    inside = () if source is None else source.iterdir()
+    folders = [path for path in inside if path.is_dir() and path.name[0] != "."]
     what = "recomputing submissions" if recompute else "reading submissions"
-    with counting(what, len(folders)) if counting else nullcontext(lambda _: None) as done:
+    with count(what, len(folders)) as done:
         for folder in sorted(folders):
             try:
-                found = check(folder, keep=False) if recompute else _as_checked(folder)
+                found = check_or_kept(folder, kept) if recompute else _as_checked(folder)
             except InputError as error:
                 left_out.append(one_line(str(error)))
             else:
@@ -336,17 +443,20 @@ def build_board(
     entries = [entry for panel in panels for entry in panel.entries]
     if not entries:
         why = f": {left_out[0]}" if left_out else ""
-        raise InputError(f"{source}: there is nothing to show{why}")
+        raise InputError(f"{source or trial}: there is nothing to show{why}")
     shown = [pair for pair in shown if any(pair[0].record.panel == one.name for one in panels)]
-    pages = _Site(panels, shown, tuple(left_out), Path(trial) if trial else None).pages()
-    count = _write(site, pages)
-    scores = len({entry.page for entry in entries})
-    said = (
-        f"{scores:,} score{'s' * (scores != 1)} on {len(panels)} panel{'s' * (len(panels) != 1)}, "
-        f"{len(shown):,} of them submission{'s' * (len(shown) != 1)}"
+    made = _Site(panels, shown, tuple(left_out), Path(trial) if trial else None)
+    n_pages = _write(site, made.pages())
+    sentence = (
+        f"{_several(n_pages, 'page')}: {_several(len({one.page for one in entries}), 'score')} on "
+        f"{_several(len(panels), 'panel')}, {_several(len(entries), 'result')}, "
+        f"{_several(len(shown), 'submission')}."
     )
-    sentence = f"{count:,} pages: {said.replace(' of them', '')}."
-    return Board(site / "index.html", count, tuple(left_out), sentence)
+    return Board(site / "index.html", n_pages, tuple(left_out), sentence)
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _refuse_other(site: Path) -> None:
@@ -372,6 +482,20 @@ def _write(site: Path, pages: Iterable[tuple[str, str]]) -> int:
 
 
 # What there is to show.
+
+
+def _of_judged(judged: JudgedPanel) -> Iterator[BoardEntry]:
+    for score in judged.scores:
+        yield BoardEntry(
+            score,
+            panel=judged.panel,
+            budget=judged.budget,
+            locked=judged.date,
+            lock=judged.lock,
+            n_scores=judged.n_scores,
+            check=judged,
+            recomputed=True,
+        )
 
 
 def _of_trial(folder: Path) -> Iterator[BoardEntry]:
@@ -471,11 +595,17 @@ class _Site:
         yield _STYLE, asset("page.css") + (own / "board.css").read_text(encoding="utf-8")
         script = (own / "board.js").read_text(encoding="utf-8")
         yield _SCRIPT, "".join(map(asset, SCRIPTS)) + script
-        yield "leaderboard.csv", _table(self.entries).csv()
+        letters = {
+            (panel.name, *key): group.letters
+            for panel in self.panels
+            for key, group in panel.groups.items()
+        }
+        yield "leaderboard.csv", _table(self.entries, letters).csv()
         yield CARD, self._readme()
         yield "index.html", self._render("index", up="", **self._index())
         for panel in self.panels:
             yield f"panels/{panel.name}.html", self._render("panel", up="../", **_of_panel(panel))
+            yield f"panels/{panel.name}.js", panel.script
         places = {panel.name: panel for panel in self.panels}
         for page, entries in self.by_page.items():
             found = _of_score(entries, places)
@@ -540,7 +670,7 @@ class _Site:
             "classes": [(k, h, rows[k]) for k, h in CLASSES.items() if k in rows],
             "submissions": self.submissions,
             "recomputed": any(entry.recomputed for entry in self.entries),
-            "today": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "n_results": len(self.entries),
             "left_out": self.left_out,
             "transfers": _transfers(self.trial),
             "n_scores": len(self.by_page),
@@ -586,10 +716,14 @@ class _IndexRow(NamedTuple):
 
 def _of_panel(board: PanelOnBoard) -> dict[str, Any]:
     labels = [one for one in LABELS if any(one == entry.score.label for entry in board.ranked)]
-    locks = {entry.lock for entry in board.entries if not entry.own}
+    # That of the trial is in the ledger, where its look was counted.
+    locks = {entry.lock for entry in board.entries if not entry.own and entry.submission}
     ledger = {one.lock_hash for one in board.panel.ledger().locks}
+    best = next((one for one in board.computed if one.kind == board.subject), None)
     return {
         "board": board,
+        "best": best,
+        "like_best": board.like_best(best) if best else [],
         "classes": board.classes(board.ranked),
         "labels": labels,
         "n_locks": len(locks | ledger),
@@ -606,11 +740,13 @@ def _of_score(entries: Sequence[BoardEntry], panels: Mapping[str, PanelOnBoard])
     known = None
     if first.built_in and first.name in catalogue.names():
         known = catalogue.get(first.name)
-    charts = [_charts(entry, panels[entry.panel]) for entry in entries]
     return {
         "entry": first,
         "entries": entries,
-        "data": Markup(f"[{','.join(charts)}]"),
+        "groups": [panels[one.panel].groups.get(one.key) for one in entries],
+        "anchors": [_anchor(one) for one in entries],
+        "scripts": list(dict.fromkeys(one.panel for one in entries)),
+        "data": Markup(embedded([_charts(one, panels[one.panel]) for one in entries])),
         "known": known,
         "heading": CLASSES[first.kind],
         "papers": list(
@@ -621,6 +757,11 @@ def _of_score(entries: Sequence[BoardEntry], panels: Mapping[str, PanelOnBoard])
             )
         ),
     }
+
+
+def _anchor(entry: BoardEntry) -> str:
+    """Where a page of a score holds an entry: by its panel, and who judged it if not the trial."""
+    return entry.panel if entry.submission is None else f"{entry.panel}-{entry.origin}"
 
 
 def _transfers(trial: Path | None) -> list[dict[str, str]]:
@@ -635,8 +776,8 @@ def _transfers(trial: Path | None) -> list[dict[str, str]]:
         ]
 
 
-def _table(entries: Sequence[BoardEntry]) -> Table:
-    """Every number of the tables, in full."""
+def _table(entries: Sequence[BoardEntry], letters: Mapping[tuple[str, ...], str]) -> Table:
+    """Every number of the tables, in full, with the groups of each entry."""
     columns = (
         Column("score", take="name"),
         Column("sign", "{:+d}".format, take="score.sign"),
@@ -650,6 +791,7 @@ def _table(entries: Sequence[BoardEntry]) -> Table:
         Column("budget", number, take="budget"),
         *DETECTION,
         *FALSE_ALARMS,
+        Column("group", take=lambda one: letters.get((one.panel, *one.key), "")),
         Column("chance", number, take="at.chance"),
         Column("lead_median", steps, take="at.lead_median"),
         Column("p_adjusted", number, take="first.p_adjusted"),
@@ -671,6 +813,7 @@ def _environment() -> Environment:
         percent=percent, steps=steps, p=p_value, interval=_interval, reason=reason
     )
     environment.globals.update(
+        anchor=_anchor,
         baselines=_baselines,
         estimate=estimate,
         is_link=is_link,
@@ -680,6 +823,7 @@ def _environment() -> Environment:
         outcomes={name: OUTCOMES[name] for name in _DRAWN},
         version=__version__,
         trial_name=TRIAL,
+        tabs=_TABS,
         statuses=_STATUSES,
     )
     return environment
@@ -690,6 +834,15 @@ _STATUSES = {
     "it saw the future is not known, so it is shown and never called best",
     "not recomputed": "what the check.json of the submission says, which its author can write; it "
     "is shown and never called best",
+}
+_TABS = {
+    "label-free": "Label-free",
+    "undeclared": "Undeclared",
+    "task-aware": "Task-aware",
+    "combination": "Combinations",
+    "rule": "Published rules",
+    "label-using": "Oracles",
+    "baseline": "Baselines",
 }
 _DRAWN = ("timely", "early", "miss", "rejection", "false")  # from left to right
 
@@ -703,20 +856,35 @@ def _baselines(at: FirstAlarmPointRecord) -> list[tuple[str, BaselineRecord]]:
     return [(baseline_name(name), one) for name, one in at.beside.items()]
 
 
-def _charts(entry: BoardEntry, board: PanelOnBoard) -> str:
-    """What the charts of a report need of an entry, as JSON: the page around it, and the score."""
-    runs, at = () if entry.own else board.events, budget_data(entry.at)
-    score = {
-        "alarms": alarms_of(entry.first, runs, board.design, entry.at) if runs else None,
-        "leads": [],
-        "targets": [],
-        "budgets": [budget_data(one) for one in entry.first.at_budget],
-        "detected": at["detected"],
-        "detectedInterval": at["detectedInterval"],
-        "baselines": [
-            {"name": name, "detected": one.detection_rate, "p": one.p_value}
-            for name, one in _baselines(entry.at)
-        ],
-    }
-    around = board.own_runs if entry.own else board.around
-    return f'{around[:-1]},"score":{embedded(score)}}}'
+def _charts(entry: BoardEntry, board: PanelOnBoard) -> dict[str, Any]:
+    """What the charts of a report need of an entry beside its panel's script."""
+    alarms, at = board.alarms.get(entry.key), budget_data(entry.at)
+    return _brief(
+        {
+            "panel": entry.panel,
+            "own": entry.own,
+            "alarms": [step for step, _ in alarms] if alarms else None,
+            "outcomes": "".join(_OUTCOMES[outcome] for _, outcome in alarms or ()),
+            "budgets": [budget_data(one) for one in entry.first.at_budget],
+            "detected": at["detected"],
+            "detectedInterval": at["detectedInterval"],
+            "baselines": [
+                {"name": name, "detected": one.detection_rate, "p": one.p_value}
+                for name, one in _baselines(entry.at)
+            ],
+        }
+    )
+
+
+_OUTCOMES = {"timely": "t", "early": "e", "miss": "m", "rejection": "q", "false": "f"}
+
+
+def _brief(value: Any) -> Any:
+    """Plain data with the digits that a chart shows; every digit is in leaderboard.csv."""
+    if isinstance(value, dict):
+        return {key: _brief(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_brief(one) for one in value]
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    return int(value) if value.is_integer() else float(f"{value:.6g}")
