@@ -2,6 +2,8 @@
 document.addEventListener("DOMContentLoaded", () => {
   themeButton(document.getElementById("theme"));
   if (document.getElementById("table")) arrangeTabs();
+  const words = document.getElementById("words");
+  if (words && location.hash === "#words") words.open = true;
   const data = document.getElementById("data");
   const scores = data ? JSON.parse(data.textContent) : [];
   for (const box of document.querySelectorAll(".cards[data-entry]")) {

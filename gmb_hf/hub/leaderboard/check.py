@@ -23,7 +23,7 @@ from gmb_hf.base.checksums import ABSENT, leaves
 from gmb_hf.base.documents import Count, Many, Number, Section, load_yaml
 from gmb_hf.base.errors import InputError, first_of
 from gmb_hf.base.escape import one_line
-from gmb_hf.base.files import json_text, read_bytes, read_json, write_text
+from gmb_hf.base.files import read_bytes, read_json, write_text
 from gmb_hf.base.fingerprints import SHOWN
 from gmb_hf.base.schemas import Schema, dated
 from gmb_hf.base.tables import follow
@@ -41,7 +41,7 @@ from gmb_hf.design.design import SEEDS, Design
 from gmb_hf.design.lock import SCHEMA as LOCK_SCHEMA
 from gmb_hf.design.lock import Lock
 from gmb_hf.hub.leaderboard import submission as submissions
-from gmb_hf.hub.leaderboard.kept import Cache, key_of
+from gmb_hf.hub.leaderboard.kept import Cache, key_of, whole_json
 from gmb_hf.hub.leaderboard.submission import (
     LOCK,
     RESULTS,
@@ -247,7 +247,7 @@ def check(folder: str | Path, *, keep: bool = True) -> CheckedSubmission:
     if forged:
         return CheckedSubmission(submission, tuple(forged), missing)
     if keep:
-        write_text(submission.folder / CHECK, json_text(checked.plain()) + "\n")
+        write_text(submission.folder / CHECK, whole_json(checked))
     return CheckedSubmission(submission, (), missing, checked, _as_submitted(submission, lock))
 
 

@@ -16,14 +16,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gmb_hf.base.checksums import canonical_hash
-from gmb_hf.base.documents import Section
+from gmb_hf.base.documents import Section, plain_data
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.files import json_text, read_json, write_text
 
 PLACE = "GMB_CACHE"
 """An environment variable: where gmb keeps what it can compute again."""
-_JUDGES = ("base", "benchmark", "core", "design", "hub", "indicators", "runs")
-_PAGES = ("board.py", "groups.py", "serve.py")  # which show what was judged
+_JUDGES = (
+    *("base", "benchmark", "core", "design", "indicators", "runs"),
+    *("hub/panels.py", "hub/sources.py", "jobs/trial.py", "report/answer.py", "report/words.yaml"),
+    *(f"hub/leaderboard/{name}" for name in ("check.py", "passed_over.yaml", "published.py")),
+    "hub/leaderboard/submission.py",
+)
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow")
 
 Kept = TypeVar("Kept", bound=Section)
@@ -66,7 +70,12 @@ class Cache:
 
     def put(self, key: str, found: Section) -> None:
         """Keep what was found, at once and whole: a build that is interrupted resumes here."""
-        write_text(self.folder / f"{key}.json", json_text(found.plain()) + "\n")
+        write_text(self.folder / f"{key}.json", whole_json(found))
+
+
+def whole_json(found: Section) -> str:
+    """A section as JSON that reads back as it is: fields that are None stand there."""
+    return json_text(plain_data(found.model_dump(), number=float)) + "\n"
 
 
 def key_of(**decides: Any) -> str:
@@ -78,9 +87,10 @@ def key_of(**decides: Any) -> str:
 def code_hash() -> str:
     """SHA-256 (hex) over the files of this package that judge, and over what they compute with."""
     package, digest = Path(__file__).parents[2], hashlib.sha256()
-    for folder in _JUDGES:
-        for path in sorted((package / folder).rglob("*")):
-            if path.suffix in (".py", ".yaml") and path.name not in _PAGES:
+    for name in _JUDGES:
+        place = package / name
+        for path in sorted(place.rglob("*")) if place.is_dir() else (place,):
+            if path.suffix in (".py", ".yaml"):
                 digest.update(f"{path.relative_to(package)}\0".encode())
                 digest.update(path.read_bytes())
     for name in _PACKAGES:
