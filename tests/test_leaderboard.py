@@ -627,9 +627,7 @@ def test_what_is_left_out_and_what_is_refused(folder: Path, tmp_path: Path, site
         build_board(source, out, trial=site, recompute=False)
     with pytest.raises(InputError, match="--jobs"):
         build_board(source, out, jobs=0)
-    with pytest.raises(
-        InputError, match="card.*: is a file; what was recomputed is kept in a fold"
-    ):
+    with pytest.raises(InputError, match=r"card: is a file; what was recomputed is kept in a fold"):
         build_board(source, out, cache=touched(tmp_path / "card"))
     other = tmp_path / "trial" / "mul-31"
     shutil.copytree(site.parent / "trial" / "quick-29", other)
@@ -793,7 +791,11 @@ def test_another_lock_than_the_published_one_judges_nothing(
 
     monkeypatch.setattr(published, "evaluate_lock", judge)
     made = build_board(
-        None, tmp_path / "site", trial=changed(trial, "embedding_gini", **cells), jobs=1
+        None,
+        tmp_path / "site",
+        trial=changed(trial, "embedding_gini", **cells),
+        jobs=1,
+        cache=tmp_path / "cache",
     )
     assert len(judged) == 1
     (line,) = made.left_out
@@ -895,7 +897,7 @@ def test_serving_by_command(
 
     monkeypatch.setattr("socketserver.BaseServer.serve_forever", ended)
     assert main(["leaderboard", "serve", str(site), "--port", "0"]) == 0
-    assert re.search(r"is shown at http://127\.0\.0\.1:\d+/ until Ctrl-C", capsys.readouterr().out)
+    assert re.search(r"^http://127\.0\.0\.1:\d+/ shows ", capsys.readouterr().out)
     assert main(["leaderboard", "serve", str(site.parent)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "holds no index.html; gmb leaderboard build --out" in line
@@ -912,6 +914,9 @@ def browser() -> Iterator[Any]:
         launched = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield launched
         launched.close()
+
+
+KIND = "rows => rows.map(row => row.dataset.kind)"
 
 
 def test_the_site_in_a_browser(browser: Any, site: Path) -> None:
@@ -934,12 +939,21 @@ def test_the_site_in_a_browser(browser: Any, site: Path) -> None:
     page.locator("#clear").click()
     head = page.locator("#table > thead th", has_text="false-alarm rate")
     head.get_by_role("button").click()
-    keys = "rows => rows.map(row => [row.parentNode.dataset.kind, row.cells[5].dataset.key])"
+    keys = "rows => rows.map(row => [row.parentNode.dataset.kind, row.cells[6].dataset.key])"
     for kind in ("task-aware", "baseline"):
         found = page.locator("tr.score").evaluate_all(keys)
         shares = [float(key) for own, key in found if own == kind and key]
         assert shares == sorted(shares, reverse=True)
-    page.locator("tr.score a.name").first.click()
+    # A tab shows its class alone, and a search goes to the first class that has a match.
+    page.get_by_role("tab", name="Baselines").click()
+    assert {*page.locator("tr.score:visible").evaluate_all(KIND)} == {"baseline"}
+    page.get_by_role("tab", name="Baselines").press("ArrowRight")
+    assert "baseline" not in page.locator("tr.score:visible").evaluate_all(KIND)
+    page.get_by_label("Search").fill("clock")
+    assert {*page.locator("tr.score:visible").evaluate_all(KIND)} == {"baseline"}
+    assert page.get_by_role("tab", selected=True).inner_text().startswith("Baselines")
+    page.locator("#clear").click()
+    page.locator("tr.score:visible a.name").first.click()
     page.wait_for_selector(".cards svg")
     assert page.locator(".cards svg").count() >= 3
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

@@ -367,7 +367,7 @@ def serve(site: Path = Path("site"), port: int = 8000) -> None:
 
     with server(site, port) as running:
         screen.answered(address=address(running))
-        screen.say(f"{site} is shown at {address(running)} until Ctrl-C.")
+        screen.say(f"{address(running)} shows {site} until Ctrl-C.")
         sys.stdout.flush()
         with suppress(KeyboardInterrupt):
             running.serve_forever()

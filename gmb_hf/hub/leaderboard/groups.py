@@ -60,7 +60,7 @@ class Groups:
         differ = only + only.T
         p_values = np.minimum(1.0, 2 * bdtr(np.minimum(only, only.T), differ, 0.5))
         first, second = np.triu_indices(len(ours), k=1)
-        found = np.ones_like(p_values)
+        found = np.ones(p_values.shape)
         found[first, second] = found[second, first] = holm(p_values[first, second].tolist())
         return found
 

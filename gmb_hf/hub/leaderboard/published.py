@@ -102,27 +102,35 @@ def recompute(
     Raises:
         InputError: as `read_table`, or a process was ended.
     """
+    table, known, missing = trial / TABLE, {}, {}
+    left_out: list[str] = []
     published = read_table(trial)
-    calls = {
-        name: partial(_kept, trial / TABLE, name, rows, cache) for name, rows in published.items()
-    }
-    found = in_processes(calls, jobs, counting("recomputing the trial", len(calls)))
-    panels = [one for one in found.values() if isinstance(one, JudgedPanel)]
-    return panels, [one for one in found.values() if isinstance(one, str)]
-
-
-def _kept(table: Path, name: str, rows: Rows, cache: Cache) -> JudgedPanel | str:
-    """One panel, computed or kept; or why it is not shown."""
-    try:
-        panel = FrozenPanel.find(name)
-        panel.check()
+    for name, rows in published.items():
+        try:
+            panel = FrozenPanel.find(name)
+            panel.check()
+        except InputError as error:
+            left_out.append(f"{table}: {error}")
+            continue
         key = key_of(panel=panel.entry.fingerprint, files=panel.record.files, rows=rows)
-        found = cache.get(key, JudgedPanel)
-        if found is None:
-            found = judge_again(panel, rows, where=str(table))
-            cache.put(key, found)
+        known[name] = cache.get(key, JudgedPanel)
+        if known[name] is None:
+            missing[name] = partial(_judged, table, panel, rows, cache, key)
+    found = in_processes(missing, jobs, counting("recomputing the trial", len(missing)))
+    judged = [known[name] or found[name] for name in known]
+    left_out += [one for one in judged if isinstance(one, str)]
+    return [one for one in judged if isinstance(one, JudgedPanel)], left_out
+
+
+def _judged(
+    table: Path, panel: FrozenPanel, rows: Rows, cache: Cache, key: str
+) -> JudgedPanel | str:
+    """One panel, judged and kept; or why it is not shown."""
+    try:
+        found = judge_again(panel, rows, where=str(table))
     except InputError as error:
         return f"{table}: {error}"
+    cache.put(key, found)
     return found
 
 
