@@ -362,13 +362,15 @@ class TestNumbers:
         # 203 before commands with one noun shared a file; 190 before files of several nouns
         # (design, lock, results, panels) were split.
         # 213 before scores were tried for causality, and what is a look of a panel was found out.
-        assert len(FILES) <= 216
+        # 216 before a published trial, groups of scores and a server came to the leaderboard.
+        assert len(FILES) <= 221
 
     def test_lines_of_code(self):
         lines = sum(map(lines_of_code, FILES))
         # 43,690 when docstrings, comments and empty lines ceased to be counted; 41,000 is the aim.
         # 40,952 before copied runs, cheating scores and remade locks were refused.
-        assert lines <= 42_800, "what can be said in fewer lines?"
+        # 42,763 before the leaderboard recomputed the trial, grouped scores and kept results.
+        assert lines <= 43_320, "what can be said in fewer lines?"
 
     def test_share_of_lines_that_import(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)

@@ -316,14 +316,14 @@ def check(folders: list[Path]) -> None:
 
 @leaderboard.command("build")
 def build_site(
+    out: Path,
     submissions: Path | None = None,
-    out: Path = Path("site"),
     trial: Path | None = None,
     recompute: bool = True,
     jobs: int | None = None,
     cache: Path | None = None,
 ) -> None:
-    """Compute submissions and a published trial anew, and make their static site; a Space as it is.
+    """Compute submissions and a trial anew, and make their static site; a Space as it is.
 
     Arguments:
         submissions: The folder of submissions.
