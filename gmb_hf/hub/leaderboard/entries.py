@@ -161,7 +161,7 @@ class GroupOfScore(NamedTuple):
     """Which scores of its class an entry is not told apart from.
 
     Attributes:
-        letters: of its groups; those with an `a` are not told apart from the best.
+        letters: of its groups, as `Groups.letters`.
         like_best: whether it is one of those.
         neighbours: the best, the one above and the one below, as far as there are any.
     """

@@ -2,7 +2,8 @@
 
 Two scores are compared on the same events: those that one of them detects and the other does not
 decide (McNemar's exact test). P-values are Holm-adjusted over all pairs of a class, so that readers
-may look at any pair. Groups are shown as letters: scores that share one are not told apart.
+may look at any pair. A group is what the events do not tell apart from its leader; two others of a
+group may well be told apart from each other, since paired events decide and not rates alone.
 """
 
 from __future__ import annotations
@@ -71,8 +72,8 @@ class Groups:
 
     @cached_property
     def letters(self) -> list[str]:
-        """The groups of each score. `a` is that of the best; each next letter is led by the first
-        score that no earlier leader shares a group with.
+        """The groups of each score: `a` is led by the best score, each next letter by the first
+        score that is told apart from all earlier leaders.
 
         >>> Groups.of([[1] * 20, [0, 0] + [1] * 18, [0] * 20]).letters
         ['a', 'a', 'b']
