@@ -4,6 +4,8 @@
 # make panels  every panel into panels/: what is there is left, others are fetched from FROM (as
 #             gmb panel fetch --from) or, without FROM, trained, which takes hours
 # make docs   the documentation as a site, into site/; make docs-serve shows it as you write
+# make leaderboard   every published score on every panel, recomputed, into build/leaderboard: minutes
+#             the first time, seconds where nothing has changed; a part of make docs
 #
 # The demo installs what it needs (the extra train), the others the rest as well (test); by uv where
 # it is on the PATH, else by pip.
@@ -21,7 +23,7 @@ MAKE_VENV = $(SYSTEM_PYTHON) -m venv $(VENV)
 INSTALL = $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile
 endif
 
-.PHONY: demo test lint bench panels docs docs-serve clean
+.PHONY: demo test lint bench panels docs docs-serve leaderboard clean
 
 demo: $(VENV)/.installed-train
 	$(VENV)/bin/gmb demo --out runs/demo
@@ -50,11 +52,14 @@ panels/%/README.md:
 
 # mkdocs.yml is strict: a broken link, an unknown reference or a page that is in no menu fails. The
 # variable silences a notice about a version 2 of mkdocs, which is not used here.
-docs: $(VENV)/.installed-docs
+docs: leaderboard
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build
 
-docs-serve: $(VENV)/.installed-docs
+docs-serve: leaderboard
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs serve --watch gmb_hf
+
+leaderboard: $(VENV)/.installed-docs
+	$(VENV)/bin/gmb leaderboard build $(wildcard submissions) --trial docs/trial --out build/leaderboard
 
 # One stamp for each extra; test holds all that train does.
 $(VENV)/.installed-%: setup.cfg constraints.txt pyproject.toml | $(PYTHON)

@@ -3,6 +3,7 @@
 - Terms of the glossary are linked where a page first uses them, with their definition as a tooltip.
 - Pages that follow from the code are made anew: commands, fields of a design, the changelog.
 - What the pages link outside this folder (examples, cards of the metrics) is copied into the site.
+- The leaderboard, which `make docs` builds first, stands under `leaderboard/`.
 - Docstrings are read as they are written here: doctests anywhere, entries of several names.
 """
 
@@ -18,11 +19,14 @@ import griffe
 from markdown import Extension, Markdown
 from markdown.treeprocessors import Treeprocessor
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
+LEADERBOARD = ROOT / "build" / "leaderboard"
+"""Where `make docs` builds it."""
 GLOSSARY = "glossary.md"
 ENTRY = re.compile(r"^- (\*\*.+?\*\*): (.+)", re.MULTILINE)
 """An entry of the glossary: its terms in bold, and what they mean."""
@@ -197,7 +201,22 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         if path.is_file() and "__pycache__" not in path.parts:
             place = path.relative_to(ROOT).as_posix()
             files.append(File.generated(config, place, abs_src_path=str(path)))
+    for place, path in leaderboard():
+        files.append(File.generated(config, f"leaderboard/{place}", abs_src_path=str(path)))
     return files
+
+
+def leaderboard() -> Iterator[tuple[str, Path]]:
+    """The files of its site that a browser reads, and where they lie.
+
+    Raises:
+        PluginError: it was not built.
+    """
+    if not (LEADERBOARD / "index.html").is_file():
+        raise PluginError("the leaderboard is not built: make leaderboard")
+    for path in sorted(LEADERBOARD.rglob("*")):
+        if path.suffix in (".html", ".css", ".js", ".csv"):
+            yield path.relative_to(LEADERBOARD).as_posix(), path
 
 
 # Pages that follow from the code.

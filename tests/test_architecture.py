@@ -364,7 +364,9 @@ class TestNumbers:
         # 203 before commands with one noun shared a file; 190 before files of several nouns
         # (design, lock, results, panels) were split.
         # 213 before scores were tried for causality, and what is a look of a panel was found out.
-        assert len(FILES) <= 220
+        # 217 before panels were fetched, and a published trial, groups of scores and a server came
+        # to the leaderboard.
+        assert len(FILES) <= 224
 
     def test_lines_of_code(self):
         lines = sum(map(lines_of_code, FILES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import runpy
@@ -9,7 +10,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from threading import Thread
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import numpy as np
 import pyarrow as pa
@@ -19,19 +23,25 @@ import yaml
 
 from gmb_hf import Design, InputError, Results, RunLog, preset
 from gmb_hf.base.files import json_text
+from gmb_hf.base.stats import mcnemar
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.own_runs import own_score
 from gmb_hf.cli import main
 from gmb_hf.design.lock import CHECKSUMS, Lock
 from gmb_hf.hub import panels
+from gmb_hf.hub.leaderboard import published
 from gmb_hf.hub.leaderboard.board import build_board
-from gmb_hf.hub.leaderboard.check import CheckRecord, check, hashes
+from gmb_hf.hub.leaderboard.check import CheckRecord, check, check_or_kept, hashes
+from gmb_hf.hub.leaderboard.groups import Groups
+from gmb_hf.hub.leaderboard.kept import PLACE, Cache
+from gmb_hf.hub.leaderboard.serve import address, server
 from gmb_hf.hub.leaderboard.submission import KEY, Submission, submit
 from gmb_hf.hub.panels import FrozenPanel
 from gmb_hf.hub.recipes import Recipe
 from gmb_hf.hub.sources import part_of, read_runs
 from gmb_hf.indicators import catalogue
+from gmb_hf.jobs.trial import TrialRow, rows_of, trial_table
 from gmb_hf.runs.joining import join_scores
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -66,6 +76,7 @@ def home(
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.setenv(panels.PLACE, str(place / "panels"))
+        patch.setenv(PLACE, str(place / "cache"))
         for name, extra in (("quick-29", "unembedding_gini"), ("mul-31", "other")):
             parts = {"explore": small(explore_log, extra), "heldout": small(held_out_log, extra)}
             recipe = Recipe(name, "Which score announces it", lambda: preset("smoke"))
@@ -527,12 +538,14 @@ def site(typed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("site")
     shutil.copytree(typed / "submissions", place / "submissions")
     many(place / "submissions" / NAME, 49, name=HOSTILE)
+    rows: list[TrialRow] = []
     for name in ("quick-29", "mul-31"):
         panel = FrozenPanel.find(name)
         lock, _ = make_lock(panel.design(), panel.read("explore"))
         judged = evaluate_lock(lock, panel.read("heldout"))
         judged.results.with_checksums().write(place / "trial" / name / "results.yaml")
-    (place / "trial" / "tables").mkdir()
+        rows += rows_of(name, judged.results)
+    trial_table(rows).write(place / "trial" / "tables")
     (place / "trial" / "tables" / "transfer.csv").write_text(
         "lock_of,panel,supported,signal,label,detection_rate,false_alarm_rate,false_alarm_high,"
         "fault\n"
@@ -606,12 +619,25 @@ def test_what_is_left_out_and_what_is_refused(folder: Path, tmp_path: Path, site
         build_board(source, source, trial=site.parent / "trial")
     with pytest.raises(InputError, match="nowhere: there is no such folder of submissions"):
         build_board(tmp_path / "nowhere", out)
-    with pytest.raises(InputError, match="holds no results of a trial"):
+    with pytest.raises(InputError, match="there is nothing to show: name a folder of submissions"):
+        build_board(None, out)
+    with pytest.raises(InputError, match=r"holds no tables/trial\.csv of a trial; gmb trial --out"):
         build_board(source, out, trial=site)
+    with pytest.raises(InputError, match="holds no results of a trial"):
+        build_board(source, out, trial=site, recompute=False)
+    with pytest.raises(InputError, match="--jobs"):
+        build_board(source, out, jobs=0)
+    with pytest.raises(InputError, match=r"card: is a file; what was recomputed is kept in a fold"):
+        build_board(source, out, cache=touched(tmp_path / "card"))
     other = tmp_path / "trial" / "mul-31"
     shutil.copytree(site.parent / "trial" / "quick-29", other)
     with pytest.raises(InputError, match="is not of the runs that panel 'mul-31' has here"):
-        build_board(source, out, trial=other.parent)
+        build_board(source, out, trial=other.parent, recompute=False)
+
+
+def touched(path: Path) -> Path:
+    path.touch()
+    return path
 
 
 def test_a_forged_check_is_not_shown(folder: Path, tmp_path: Path) -> None:
@@ -635,7 +661,7 @@ def test_a_forged_check_is_not_shown(folder: Path, tmp_path: Path) -> None:
     words = ["leaderboard", "build", str(source), "--out", str(out), "--no-recompute"]
     assert main(words) == 0
     pages = {path.parent.name: path.read_text() for path in out.rglob("*.html")}
-    assert "Submissions were not recomputed: they stand here as their authors say." in pages["site"]
+    assert "Nothing was recomputed: submissions stand here as their authors say." in pages["site"]
     assert "No score here was computed from the logs: none is called best." in pages["panels"]
     assert "not recomputed: its check.json says so" in pages["scores"]
     assert ",not recomputed," in (out / "leaderboard.csv").read_text()
@@ -651,8 +677,7 @@ def test_a_column_of_numbers_is_shown_and_never_called_best(
     rows = Shown(page[page.index("<tbody") :]).text
     assert "from submitted numbers" in rows
     index = (out / "index.html").read_text()
-    assert "Every submission was recomputed on " in index
-    assert "The trial was not: it is shown as gmb trial wrote it" in index
+    assert "Everything was recomputed by whoever built this site" in index
     best = re.findall(r"The best(?: of them)?, ([^,]+), detected", page)
     assert best
     assert "my_score" not in best
@@ -660,7 +685,222 @@ def test_a_column_of_numbers_is_shown_and_never_called_best(
     assert "none is called best" in (out / "panels" / "quick-29.html").read_text()
 
 
+# The published trial.
+
+
+@pytest.fixture
+def trial(site: Path, tmp_path: Path) -> Path:
+    """A folder with what a trial published, and nothing else of it."""
+    (tmp_path / "trial" / "tables").mkdir(parents=True)
+    shutil.copy(site.parent / "trial" / "tables" / "trial.csv", tmp_path / "trial" / "tables")
+    return tmp_path / "trial"
+
+
+def test_a_published_trial_is_recomputed_from_its_table_alone(
+    trial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = {name: FrozenPanel.find(name).ledger() for name in ("quick-29", "mul-31")}
+    made = build_board(None, tmp_path / "site", trial=trial, jobs=1)
+    assert made.sentence == "7 pages: 4 scores on 2 panels, 8 results, 0 submissions."
+    assert made.left_out == ()
+    # It is the look that was published, and no other one.
+    assert {name: FrozenPanel.find(name).ledger() for name in looked} == looked
+    page = Shown((tmp_path / "site" / "scores" / "embedding_gini.html").read_text()).text
+    assert "values are equal to those of its table" in page
+    assert "What the words mean" in page
+    first = (tmp_path / "site" / "index.html").read_text()
+    # Nothing has changed: nothing is judged again, and the site is the same.
+    monkeypatch.setattr(published, "judge_again", None)
+    build_board(None, tmp_path / "site", trial=trial, jobs=1)
+    assert (tmp_path / "site" / "index.html").read_text() == first
+
+
+def test_an_interrupted_build_resumes(
+    trial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, seen = published.judge_again, []
+
+    def judge(panel: FrozenPanel, *given: Any, **more: Any) -> Any:
+        seen.append(panel.name)
+        if seen == ["quick-29", "mul-31"]:
+            raise KeyboardInterrupt
+        return own(panel, *given, **more)
+
+    monkeypatch.setattr(published, "judge_again", judge)
+    cache = tmp_path / "cache"
+    with pytest.raises(KeyboardInterrupt):
+        build_board(None, tmp_path / "site", trial=trial, jobs=1, cache=cache)
+    assert not (tmp_path / "site").exists()
+    (kept,) = cache.iterdir()
+    build_board(None, tmp_path / "site", trial=trial, jobs=1, cache=cache)
+    assert seen == ["quick-29", "mul-31", "mul-31"]
+    # What was cut short is computed again.
+    kept.write_text(kept.read_text()[:100])
+    build_board(None, tmp_path / "site", trial=trial, jobs=1, cache=cache)
+    assert seen[3:] == ["quick-29"]
+
+
+def changed(trial: Path, score: str, **cells: str) -> Path:
+    """The table with other cells in the row of a score on mul-31."""
+    path = trial / "tables" / "trial.csv"
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        if (row["panel"], row["signal"]) == ("mul-31", score):
+            row |= cells
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+    return trial
+
+
+def test_a_row_that_differs_is_left_out(trial: Path, tmp_path: Path) -> None:
+    made = build_board(
+        None,
+        tmp_path / "site",
+        trial=changed(trial, "embedding_gini", detection_rate="0.999", label="of tomorrow"),
+        jobs=1,
+    )
+    (line,) = made.left_out
+    assert "trial.csv: embedding_gini on mul-31: label: published of tomorrow, recomputed " in line
+    assert "detection_rate: published 0.999, recomputed " in line
+    rows = (tmp_path / "site" / "leaderboard.csv").read_text().splitlines()
+    assert len(rows) == 1 + 7
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ({"threshold": "0.123"}, r"1 of 4 thresholds are not those of the table \(embedding_gini: "
+         r"published 0\.123, found \S+\); judging by another lock is another look: gmb trial"),
+        ({"threshold": ""}, "embedding_gini: published nothing, found"),
+        ({"signal": "mine"}, "its design and the table differ in embedding_gini, mine; judging "
+         "other scores is another look: gmb trial"),
+    ],
+)  # fmt: skip
+def test_another_lock_than_the_published_one_judges_nothing(
+    trial: Path, tmp_path: Path, cells: dict[str, str], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged: list[str] = []
+    own = published.evaluate_lock
+
+    def judge(lock: Lock, runs: RunLog, **more: Any) -> Any:
+        judged.append(runs.runs[0])
+        return own(lock, runs, **more)
+
+    monkeypatch.setattr(published, "evaluate_lock", judge)
+    made = build_board(
+        None,
+        tmp_path / "site",
+        trial=changed(trial, "embedding_gini", **cells),
+        jobs=1,
+        cache=tmp_path / "cache",
+    )
+    assert len(judged) == 1
+    (line,) = made.left_out
+    assert "panel 'mul-31': " in line
+    assert re.search(why, line)
+    assert not (tmp_path / "site" / "panels" / "mul-31.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "is no table of a trial: it has no column label, panel, signal, "),
+        ("signal,panel,label\n", "it has no column threshold; gmb trial writes it"),
+        ("signal,panel,label,threshold\n", r"trial\.csv: has no rows; gmb trial writes it"),
+        ("signal,panel,label,threshold\na,b,c\n", "line 2: has another number of cells"),
+        ("signal,panel,label,threshold\na,b,c,1\na,b,c,1\n", "line 3: a on b stands twice"),
+        ("signal,panel,label,threshold\na,nowhere,c,1\n", "nothing to show: .*panel 'nowhere'"),
+    ],
+)
+def test_a_table_that_is_none(trial: Path, tmp_path: Path, text: str, why: str) -> None:
+    (trial / "tables" / "trial.csv").write_text(text)
+    with pytest.raises(InputError, match=why):
+        build_board(None, tmp_path / "site", trial=trial)
+
+
+def test_a_submission_that_has_not_changed_is_not_computed_again(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, out = tmp_path / "cache", tmp_path / "site"
+    found = check_or_kept(folder, Cache.at(cache))
+    monkeypatch.setattr("gmb_hf.hub.leaderboard.check.check", None)
+    assert check_or_kept(folder, Cache.at(cache)) == found
+    assert build_board(folder.parent, out, cache=cache).left_out == ()
+    change_card(folder, author="Another")
+    with pytest.raises(TypeError):  # `check` is called
+        check_or_kept(folder, Cache.at(cache))
+
+
+# Groups.
+
+
+def test_groups_by_hand() -> None:
+    best, close, worse = [1] * 20, [0, 0] + [1] * 18, [0] * 20
+    found = Groups.of([best, close, worse])
+    # 0 to 2, 0 to 20 and 0 to 18 discordant events: two-sided binomials, Holm over three pairs.
+    expected = {(0, 1): 0.5, (0, 2): 3 * 2 * 0.5**20, (1, 2): 2 * 2 * 0.5**18}
+    for (one, other), p_value in expected.items():
+        assert found.p_adjusted[one, other] == pytest.approx(p_value)
+        assert found.p_adjusted[other, one] == found.p_adjusted[one, other]
+    assert found.letters == ["a", "a", "b"]
+    assert found.p_adjusted[0, 1] == mcnemar(best, close).p_value
+    # A score between two that are told apart is in both groups.
+    assert Groups.of([[1] * 8, [1] * 4 + [0] * 4, [0] * 8]).letters == ["a", "ab", "b"]
+    with pytest.raises(InputError, match="scores are compared on the same events"):
+        Groups.of([[1, 0], [1]])
+
+
+def test_groups_are_on_the_pages(site: Path) -> None:
+    page = (site / "panels" / "mul-31.html").read_text()
+    assert '<span class="group' in page
+    with (site / "leaderboard.csv").open() as file:
+        groups = {(row["panel"], row["score"]): row["group"] for row in csv.DictReader(file)}
+    assert set(groups.values()) <= {"", "a", "b", "ab"}
+
+
 # In a browser.
+
+
+def test_the_site_is_served_on_this_machine_alone(site: Path, tmp_path: Path) -> None:
+    with server(site, 0) as running:
+        thread = Thread(target=running.serve_forever)
+        thread.start()
+        here = address(running)
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/", here)
+        with urlopen(here) as answer:
+            assert b"GMB leaderboard" in answer.read()
+        with urlopen(f"{here}leaderboard.csv") as answer:
+            assert answer.status == 200
+        for place in ("scores/", "%2e%2e/trial/tables/trial.csv", "nowhere.html"):
+            with pytest.raises(HTTPError, match="404"):
+                urlopen(f"{here}{place}")
+        port = running.server_address[1]
+        with pytest.raises(InputError, match=f"--port {port}: is taken; choose another, or 0"):
+            server(site, port)
+        running.shutdown()
+        thread.join()
+    for port in (-1, 70_000):
+        with pytest.raises(InputError, match=rf"--port {port}: a port is a number from 0 \(a free"):
+            server(site, port)
+    with pytest.raises(InputError, match=r"holds no index\.html; gmb leaderboard build --out"):
+        server(tmp_path, 0)
+
+
+def test_serving_by_command(
+    site: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("socketserver.BaseServer.serve_forever", ended)
+    assert main(["leaderboard", "serve", str(site), "--port", "0"]) == 0
+    assert re.search(r"^http://127\.0\.0\.1:\d+/ shows ", capsys.readouterr().out)
+    assert main(["leaderboard", "serve", str(site.parent)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "holds no index.html; gmb leaderboard build --out" in line
 
 
 @pytest.fixture(scope="module")
@@ -674,6 +914,9 @@ def browser() -> Iterator[Any]:
         launched = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield launched
         launched.close()
+
+
+KIND = "rows => rows.map(row => row.dataset.kind)"
 
 
 def test_the_site_in_a_browser(browser: Any, site: Path) -> None:
@@ -696,12 +939,21 @@ def test_the_site_in_a_browser(browser: Any, site: Path) -> None:
     page.locator("#clear").click()
     head = page.locator("#table > thead th", has_text="false-alarm rate")
     head.get_by_role("button").click()
-    keys = "rows => rows.map(row => [row.parentNode.dataset.kind, row.cells[5].dataset.key])"
+    keys = "rows => rows.map(row => [row.parentNode.dataset.kind, row.cells[6].dataset.key])"
     for kind in ("task-aware", "baseline"):
         found = page.locator("tr.score").evaluate_all(keys)
         shares = [float(key) for own, key in found if own == kind and key]
         assert shares == sorted(shares, reverse=True)
-    page.locator("tr.score a.name").first.click()
+    # A tab shows its class alone, and a search goes to the first class that has a match.
+    page.get_by_role("tab", name="Baselines").click()
+    assert {*page.locator("tr.score:visible").evaluate_all(KIND)} == {"baseline"}
+    page.get_by_role("tab", name="Baselines").press("ArrowRight")
+    assert "baseline" not in page.locator("tr.score:visible").evaluate_all(KIND)
+    page.get_by_label("Search").fill("clock")
+    assert {*page.locator("tr.score:visible").evaluate_all(KIND)} == {"baseline"}
+    assert page.get_by_role("tab", selected=True).inner_text().startswith("Baselines")
+    page.locator("#clear").click()
+    page.locator("tr.score:visible a.name").first.click()
     page.wait_for_selector(".cards svg")
     assert page.locator(".cards svg").count() >= 3
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

@@ -6,6 +6,8 @@ Arguments:
 
 from __future__ import annotations
 
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 from gmb_hf.base.errors import InputError
@@ -354,24 +356,58 @@ def check(folders: list[Path]) -> None:
 
 @leaderboard.command("build")
 def build_site(
-    submissions: Path, out: Path, trial: Path | None = None, recompute: bool = True
+    out: Path,
+    submissions: Path | None = None,
+    trial: Path | None = None,
+    recompute: bool = True,
+    jobs: int | None = None,
+    cache: Path | None = None,
 ) -> None:
-    """Compute submissions anew, and make the static site of them and a trial; a Space as it is.
+    """Compute submissions and a trial anew, and make their static site; a Space as it is.
 
     Arguments:
         submissions: The folder of submissions.
 
     Options:
         out (site): Folder of the site, which is made anew.
-        trial: What gmb trial wrote, to be shown with them.
-        recompute: Compute every submission anew; else all are shown as not recomputed.
+        trial: What gmb trial wrote, or a folder with its tables/trial.csv alone.
+        recompute: Compute all anew that has changed; else submissions are shown as not recomputed.
+        jobs: Panels of the trial computed at a time; one a core if not given.
+        cache: Folder where what was recomputed is kept; by default that of the user.
     """
     from gmb_hf.hub.leaderboard.board import build_board
 
-    made = build_board(submissions, out, trial=trial, recompute=recompute, counting=screen.counting)
+    made = build_board(
+        submissions,
+        out,
+        trial=trial,
+        recompute=recompute,
+        cache=cache,
+        jobs=jobs,
+        counting=screen.counting,
+    )
     screen.say(made.sentence)
     screen.notes(f"left out: {fault}" for fault in made.left_out)
     screen.written(
-        [made.index, out / "README.md"],
-        following=f"hf upload ORG/gmb-leaderboard {out} --repo-type space",
+        [made.index, out / "README.md"], following=screen.command("leaderboard", "serve", out)
     )
+
+
+@leaderboard.command()
+def serve(site: Path = Path("site"), port: int = 8000) -> None:
+    """Show a site in a browser, from this machine alone, until Ctrl-C.
+
+    Arguments:
+        site: The folder that gmb leaderboard build made.
+
+    Options:
+        port: On 127.0.0.1; 0 takes a free one.
+    """
+    from gmb_hf.hub.leaderboard.serve import address, server
+
+    with server(site, port) as running:
+        screen.answered(address=address(running))
+        screen.say(f"{address(running)} shows {site} until Ctrl-C.")
+        sys.stdout.flush()
+        with suppress(KeyboardInterrupt):
+            running.serve_forever()

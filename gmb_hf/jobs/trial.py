@@ -107,7 +107,7 @@ def trial(
     for name in set(chosen) - set(_split(chosen)):
         raise InputError(f"--panels: panel {name!r} has no held-out part to be judged on")
     of_scores = counting if jobs == 1 else _no_counting  # else the bar counts panels
-    results = _in_processes(
+    results = in_processes(
         {
             name: partial(judge, panel, folder / name, figures=figures, counting=of_scores)
             for name, panel in found.items()
@@ -126,7 +126,7 @@ def trial(
         if lock_of != name
     }
     transfers = [
-        *_in_processes(crossed, jobs, counting("locks on other panels", len(crossed))).values()
+        *in_processes(crossed, jobs, counting("locks on other panels", len(crossed))).values()
     ]
     rows = [row for name in chosen for row in rows_of(name, results[name])]
     page = render_trial(
@@ -143,7 +143,7 @@ def _no_counting(what: str, count: int | None) -> AbstractContextManager[Callabl
     return nullcontext(lambda done: None)
 
 
-def _in_processes(
+def in_processes(
     calls: Mapping[str, Callable[[], Found]],
     jobs: int,
     counted: AbstractContextManager[Callable[[str], None]],

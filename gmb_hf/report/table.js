@@ -9,8 +9,9 @@ const remembered = {
 if (["light", "dark"].includes(remembered.get())) root.dataset.theme = remembered.get();
 
 // The table `#table` is sorted within each class, or all classes together where `#apart` says so;
-// `#filters` choose its rows. Below a row stays what `below(row)` gives, if `opened(row)`.
-function arrangeTable(below = () => null, opened = () => false) {
+// `#filters` choose its rows. Below a row stays what `below(row)` gives, if `opened(row)`. Only rows
+// that are `within` are shown; `after` is told how many match of each class, shown or not.
+function arrangeTable(below = () => null, opened = () => false, within = () => true, after = () => {}) {
   const find = (id) => document.getElementById(id);
   const table = find("table");
   const bodies = [...table.tBodies];
@@ -79,11 +80,14 @@ function arrangeTable(below = () => null, opened = () => false) {
   function filter() {
     const words = find("search").value.toLowerCase().split(/\s+/).filter(Boolean);
     const any = new Set();
+    const matches = {};
     let count = 0;
     for (const row of rows) {
-      const shown =
+      const fits =
         Object.entries(pressed).every(([name, chosen]) => !chosen.size || chosen.has(row.dataset[name])) &&
         words.every((word) => row.dataset.words.includes(word));
+      if (fits) matches[row.dataset.kind] = (matches[row.dataset.kind] || 0) + 1;
+      const shown = fits && within(row);
       row.hidden = !shown;
       if (shown) any.add(row.dataset.kind);
       const detail = below(row);
@@ -92,7 +96,8 @@ function arrangeTable(below = () => null, opened = () => false) {
     }
     for (const body of bodies) body.hidden = together() || !any.has(body.dataset.kind);
     find("none").hidden = count > 0 || !rows.length;
-    find("count").textContent = `${count} of ${rows.length} scores shown`;
+    find("count").textContent = `${count} of ${rows.filter(within).length} scores shown`;
+    after(matches);
   }
 
   function showAll() {
@@ -103,7 +108,7 @@ function arrangeTable(below = () => null, opened = () => false) {
   }
 
   filter();
-  return { table, rows, heads, showAll };
+  return { table, rows, heads, showAll, filter };
 }
 
 function themeButton(button) {

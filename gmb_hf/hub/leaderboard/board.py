@@ -1,19 +1,15 @@
 """The leaderboard as a static site: an index, a page for each panel and one for each score.
 
-It shows what a trial found, and submissions as they are computed anew while the site is built;
-nothing that a submission says of itself but its words: author, claim, paper, code. A site is made
-anew as a whole, needs no network, and is a Space as it lies (`sdk: static`). All that others wrote
-is escaped.
+It shows a published trial and submissions as they are computed anew while the site is built;
+nothing that a submission says of itself but its words: author, claim, paper, code. What has not
+changed since an earlier site is not computed again. A site is made anew as a whole, needs no
+network, and is a Space as it lies (`sdk: static`). All that others wrote is escaped.
 """
 
 from __future__ import annotations
 
 import csv
-import datetime
-import hashlib
-import math
-import re
-from collections import Counter
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -26,247 +22,44 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from gmb_hf._version import __version__
-from gmb_hf.base.errors import InputError
+from gmb_hf.base.errors import InputError, positive_int
 from gmb_hf.base.escape import number, one_line, p_value, percent, steps, yes_no
 from gmb_hf.base.files import whole_folder
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.benchmark.baselines import BaselineRecord
-from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, FirstAlarmRecord
-from gmb_hf.benchmark.prepare import decided_runs
-from gmb_hf.benchmark.records import LABELS, SUPPORTED
+from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
+from gmb_hf.benchmark.records import LABELS
 from gmb_hf.benchmark.results import Results
 from gmb_hf.hub.cards import CARD
-from gmb_hf.hub.leaderboard.check import CheckedScore, CheckedSubmission, CheckRecord, check
+from gmb_hf.hub.leaderboard.check import (
+    CheckedScore,
+    CheckedSubmission,
+    CheckRecord,
+    check_or_kept,
+)
+from gmb_hf.hub.leaderboard.entries import TRIAL, BoardEntry, PanelOnBoard, brief
+from gmb_hf.hub.leaderboard.kept import Cache
+from gmb_hf.hub.leaderboard.published import JudgedPanel
+from gmb_hf.hub.leaderboard.published import recompute as recompute_trial
 from gmb_hf.hub.leaderboard.submission import Submission, is_link
-from gmb_hf.hub.panels import EXPLORE, HELD_OUT, FrozenPanel
+from gmb_hf.hub.panels import HELD_OUT, FrozenPanel
 from gmb_hf.indicators import catalogue
 from gmb_hf.report.answer import OUTCOMES, outcome_shares, primary_target, reason
 from gmb_hf.report.page import (
     CLASSES,
     SCRIPTS,
-    Run,
-    alarms_of,
     baseline_name,
     budget_data,
     class_of,
     embedded,
-    timing,
 )
 from gmb_hf.report.sheet import asset, templates
 from gmb_hf.report.tables import DETECTION, FALSE_ALARMS, estimate
 from gmb_hf.runs.metadata import PANEL
 
-TRIAL = "trial"
-"""Where the entries of a trial are said to be from."""
 _MARK = "gmb_leaderboard"  # in the header of the README of a site
-_SAFE = re.compile(r"[a-z0-9][a-z0-9_-]{0,50}")
 _STYLE, _SCRIPT = "style.css", "board.js"
-
-
-class BoardEntry(NamedTuple):
-    """One score on one panel, as a trial or the check of a submission found it."""
-
-    score: CheckedScore
-    panel: str
-    budget: float
-    locked: str
-    lock: str
-    n_scores: int
-    submission: Submission | None = None
-    check: CheckRecord | None = None
-    recomputed: bool = False
-    as_submitted: bool = False
-
-    @property
-    def computed(self) -> bool:
-        """Whether its numbers were computed from the logs by whoever built this site.
-
-        A trial is theirs. Of a submission the site computes everything anew, but for a column of
-        numbers, which may have seen the future.
-        """
-        return self.submission is None or (self.recomputed and not self.as_submitted)
-
-    @property
-    def may_alarm(self) -> bool:
-        """Whether it may raise an alarm, by numbers that were computed."""
-        return self.score.alarm_eligible and self.computed
-
-    @property
-    def status(self) -> str:
-        """What was recomputed while the site was built, in words."""
-        if self.submission is None:
-            return "by the trial"
-        if not self.recomputed:
-            return "not recomputed"
-        return "from submitted numbers" if self.as_submitted else "recomputed"
-
-    @property
-    def name(self) -> str:
-        """Of the score."""
-        return self.score.name
-
-    @property
-    def kind(self) -> str:
-        """The class of the score."""
-        return self.score.kind
-
-    @property
-    def first(self) -> FirstAlarmRecord:
-        """Its first alarms."""
-        return self.score.first_alarm
-
-    @property
-    def at(self) -> FirstAlarmPointRecord:
-        """Its first alarms at the budget that decides."""
-        return self.first.at(self.budget)
-
-    @property
-    def own(self) -> bool:
-        """Whether it was judged on own runs, not on the panel's."""
-        return self.submission is not None and self.submission.record.retrained
-
-    @property
-    def built_in(self) -> bool:
-        """Whether gmb-hf computes it."""
-        return self.submission is None or self.name not in self.submission.record.scores
-
-    @property
-    def shown_name(self) -> str:
-        """Its name, and whether it is reversed."""
-        return f"{self.name} (reversed)" if self.score.sign == -1 else self.name
-
-    @property
-    def page(self) -> str:
-        """The file of its score's page, which letters of no name get out of."""
-        author = "" if self.built_in or not self.submission else self.submission.record.author
-        if not author and _SAFE.fullmatch(self.name):
-            return f"{self.name}.html"
-        digest = hashlib.sha256(f"{self.name}\0{author.casefold()}".encode()).hexdigest()[:10]
-        stem = re.sub(r"[^a-z0-9]+", "-", self.name.casefold()).strip("-")[:40]
-        return f"{stem or 'score'}-{digest}.html"
-
-    @property
-    def origin(self) -> str:
-        """Who judged it."""
-        return TRIAL if self.submission is None else self.submission.record.name
-
-    @property
-    def label_rank(self) -> int:
-        """Labels are sorted in their order, not by their letters."""
-        return LABELS.index(self.score.label)
-
-    @property
-    def search(self) -> str:
-        """What the search looks at."""
-        said = [self.shown_name, self.panel, self.score.label, *map(reason, self.score.reasons)]
-        if self.submission is not None:
-            record = self.submission.record
-            said += [record.name, record.author, record.claim, record.paper]
-        return one_line(" ".join(said)).lower()
-
-    @property
-    def over_budget(self) -> bool:
-        """Whether more runs have a false alarm than the budget allows, by the interval."""
-        return self.at.state == "missed"
-
-    @property
-    def rank(self) -> tuple[bool, bool, float, float, str, str]:
-        """What is best comes first: what was computed, and keeps the budget, by detection rate."""
-        false = self.at.false_alarm_rate or 0.0
-        return (not self.computed, self.over_budget, -self.detected, false, self.name, self.page)
-
-    @property
-    def detected(self) -> float:
-        """The detection rate, 0 without events."""
-        return self.at.detection_rate or 0.0
-
-
-@dataclass(frozen=True)
-class PanelOnBoard:
-    """A panel, with every entry on it, best first within its class."""
-
-    panel: FrozenPanel
-    entries: tuple[BoardEntry, ...]
-
-    @property
-    def name(self) -> str:
-        """The panel's."""
-        return self.panel.name
-
-    @cached_property
-    def ranked(self) -> list[BoardEntry]:
-        """Those on its own runs."""
-        return [entry for entry in self.entries if not entry.own]
-
-    @cached_property
-    def retrained(self) -> list[BoardEntry]:
-        """Those on own runs of its configuration, which are other runs."""
-        return [entry for entry in self.entries if entry.own]
-
-    @cached_property
-    def design(self) -> Any:
-        """Of its evaluation."""
-        return self.panel.design()
-
-    @cached_property
-    def events(self) -> tuple[Run, ...]:
-        """The held-out runs that are judged, with t*."""
-        log = self.panel.read(HELD_OUT)
-        kept, events = decided_runs(self.design, log)
-        return tuple(
-            Run(run, None if math.isnan(step) else step, "no event")
-            for run, step in zip(kept.runs, events.step.tolist(), strict=True)
-        )
-
-    @cached_property
-    def around(self) -> str:
-        """The judged runs and the design, as JSON for charts."""
-        return self._around(self.events)
-
-    @cached_property
-    def own_runs(self) -> str:
-        """The same of own runs, of which nothing is held."""
-        return self._around(())
-
-    def _around(self, runs: Sequence[Run]) -> str:
-        facts = {"runs": [run._asdict() for run in runs], "design": timing(self.design)}
-        return embedded({**facts, "by": "runs"})
-
-    @cached_property
-    def parts(self) -> dict[str, int]:
-        """How many runs each part has."""
-        return {part: len(self.panel.read(part).runs) for part in (EXPLORE, HELD_OUT)}
-
-    def classes(self, entries: Sequence[BoardEntry]) -> list[tuple[str, str, list[BoardEntry]]]:
-        """The classes that there are: name, heading, entries."""
-        return [
-            (kind, heading, own)
-            for kind, heading in CLASSES.items()
-            if (own := [entry for entry in entries if entry.kind == kind])
-        ]
-
-    def best(self, kind: str) -> BoardEntry | None:
-        """The best of a class on its own runs."""
-        return next((one for one in self.computed if one.kind == kind and one.detected), None)
-
-    @cached_property
-    def computed(self) -> list[BoardEntry]:
-        """Those on its own runs whose numbers were computed: only they are called best."""
-        return [entry for entry in self.ranked if entry.computed]
-
-    @cached_property
-    def subject(self) -> str:
-        """The class that the answer is about: the first that there is."""
-        kinds = {entry.kind for entry in self.computed or self.ranked}
-        return next((kind for kind in CLASSES if kind in kinds), "label-free")
-
-    @property
-    def others(self) -> str:
-        """How many of the other classes pass every gate, in a sentence; empty where none does."""
-        counts = Counter(one.kind for one in self.computed if one.score.label == SUPPORTED)
-        found = [f"{counts[k]} {k}" for k in CLASSES if counts[k] and k != self.subject]
-        return f"Of the other classes, these pass every gate: {', '.join(found)}." if found else ""
 
 
 @dataclass(frozen=True)
@@ -287,43 +80,62 @@ class Board:
 
 
 def build_board(
-    submissions: str | Path,
+    submissions: str | Path | None,
     out: str | Path,
     *,
     trial: str | Path | None = None,
     recompute: bool = True,
+    cache: str | Path | None = None,
+    jobs: int | None = None,
     counting: Callable[[str, int], AbstractContextManager[Callable[[str], None]]] | None = None,
 ) -> Board:
     """Make the site.
 
-    Every submission is computed anew; one that differs is left out, with the reason. What its
-    check.json says proves nothing: whoever makes a folder can write it.
+    Everything is computed anew; what differs is left out, with the reason. What the check.json of a
+    submission says proves nothing: whoever makes a folder can write it.
 
     Args:
-        submissions: the folder that holds their folders.
+        submissions: the folder that holds their folders, if any.
         out: the folder of the site, which is made anew.
-        trial: the folder that `gmb trial` wrote; it is shown as it is.
+        trial: the folder that `gmb trial` wrote, or its `tables/trial.csv` alone in such a folder.
         recompute: without it a submission is shown by its check.json, where that has seen the files
-            in its folder, as "not recomputed".
+            in its folder, as "not recomputed", and the trial by its results.
+        cache: where what was recomputed is kept, that of the user if not given.
+        jobs: panels of the trial that are computed at a time; one a core if not given.
         counting: shows progress; nothing is shown without it.
 
     Raises:
-        InputError: there is no such folder, nothing to show, a panel of the trial is not here or
-            has other runs, or `out` holds something else.
+        InputError: there is no such folder, nothing to show, a panel of the trial has other runs
+            than it was judged on, or `out` holds something else.
     """
-    source, site = Path(submissions), Path(out)
-    if not source.is_dir():
+    site = Path(out)
+    if submissions is None and trial is None:
+        raise InputError(
+            "there is nothing to show: name a folder of submissions, or --trial FOLDER"
+        )
+    source = None if submissions is None else Path(submissions)
+    if source is not None and not source.is_dir():
         raise InputError(f"{source}: there is no such folder of submissions")
+    jobs = positive_int("--jobs", (os.cpu_count() or 1) if jobs is None else jobs)
     _refuse_other(site)
-    entries = list(_of_trial(Path(trial))) if trial is not None else []
+    count, kept = counting or (lambda *_: nullcontext(lambda _: None)), Cache.at(cache)
+    entries: list[BoardEntry] = []
     left_out: list[str] = []
+    if trial is not None and recompute:
+        judged, left_out = recompute_trial(Path(trial), kept, jobs=jobs, counting=count)
+        for one in judged:
+            left_out += one.differ
+            entries += _of_judged(one)
+    elif trial is not None:
+        entries = list(_of_trial(Path(trial)))
     shown: list[tuple[Submission, CheckRecord]] = []
-    folders = [path for path in source.iterdir() if path.is_dir() and path.name[0] != "."]
+    inside = () if source is None else source.iterdir()
+    folders = [path for path in inside if path.is_dir() and path.name[0] != "."]
     what = "recomputing submissions" if recompute else "reading submissions"
-    with counting(what, len(folders)) if counting else nullcontext(lambda _: None) as done:
+    with count(what, len(folders)) as done:
         for folder in sorted(folders):
             try:
-                found = check(folder, keep=False) if recompute else _as_checked(folder)
+                found = check_or_kept(folder, kept) if recompute else _as_checked(folder)
             except InputError as error:
                 left_out.append(one_line(str(error)))
             else:
@@ -336,17 +148,20 @@ def build_board(
     entries = [entry for panel in panels for entry in panel.entries]
     if not entries:
         why = f": {left_out[0]}" if left_out else ""
-        raise InputError(f"{source}: there is nothing to show{why}")
+        raise InputError(f"{source or trial}: there is nothing to show{why}")
     shown = [pair for pair in shown if any(pair[0].record.panel == one.name for one in panels)]
-    pages = _Site(panels, shown, tuple(left_out), Path(trial) if trial else None).pages()
-    count = _write(site, pages)
-    scores = len({entry.page for entry in entries})
-    said = (
-        f"{scores:,} score{'s' * (scores != 1)} on {len(panels)} panel{'s' * (len(panels) != 1)}, "
-        f"{len(shown):,} of them submission{'s' * (len(shown) != 1)}"
+    made = _Site(panels, shown, tuple(left_out), Path(trial) if trial else None)
+    n_pages = _write(site, made.pages())
+    sentence = (
+        f"{_several(n_pages, 'page')}: {_several(len({one.page for one in entries}), 'score')} on "
+        f"{_several(len(panels), 'panel')}, {_several(len(entries), 'result')}, "
+        f"{_several(len(shown), 'submission')}."
     )
-    sentence = f"{count:,} pages: {said.replace(' of them', '')}."
-    return Board(site / "index.html", count, tuple(left_out), sentence)
+    return Board(site / "index.html", n_pages, tuple(left_out), sentence)
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _refuse_other(site: Path) -> None:
@@ -372,6 +187,20 @@ def _write(site: Path, pages: Iterable[tuple[str, str]]) -> int:
 
 
 # What there is to show.
+
+
+def _of_judged(judged: JudgedPanel) -> Iterator[BoardEntry]:
+    for score in judged.scores:
+        yield BoardEntry(
+            score,
+            panel=judged.panel,
+            budget=judged.budget,
+            locked=judged.date,
+            lock=judged.lock,
+            n_scores=judged.n_scores,
+            check=judged,
+            recomputed=True,
+        )
 
 
 def _of_trial(folder: Path) -> Iterator[BoardEntry]:
@@ -471,11 +300,17 @@ class _Site:
         yield _STYLE, asset("page.css") + (own / "board.css").read_text(encoding="utf-8")
         script = (own / "board.js").read_text(encoding="utf-8")
         yield _SCRIPT, "".join(map(asset, SCRIPTS)) + script
-        yield "leaderboard.csv", _table(self.entries).csv()
+        letters = {
+            (panel.name, *key): group.letters
+            for panel in self.panels
+            for key, group in panel.groups.items()
+        }
+        yield "leaderboard.csv", _table(self.entries, letters).csv()
         yield CARD, self._readme()
         yield "index.html", self._render("index", up="", **self._index())
         for panel in self.panels:
             yield f"panels/{panel.name}.html", self._render("panel", up="../", **_of_panel(panel))
+            yield f"panels/{panel.name}.js", panel.script
         places = {panel.name: panel for panel in self.panels}
         for page, entries in self.by_page.items():
             found = _of_score(entries, places)
@@ -540,7 +375,7 @@ class _Site:
             "classes": [(k, h, rows[k]) for k, h in CLASSES.items() if k in rows],
             "submissions": self.submissions,
             "recomputed": any(entry.recomputed for entry in self.entries),
-            "today": datetime.datetime.now(datetime.UTC).date().isoformat(),
+            "n_results": len(self.entries),
             "left_out": self.left_out,
             "transfers": _transfers(self.trial),
             "n_scores": len(self.by_page),
@@ -586,10 +421,14 @@ class _IndexRow(NamedTuple):
 
 def _of_panel(board: PanelOnBoard) -> dict[str, Any]:
     labels = [one for one in LABELS if any(one == entry.score.label for entry in board.ranked)]
-    locks = {entry.lock for entry in board.entries if not entry.own}
+    # That of the trial is in the ledger, where its look was counted.
+    locks = {entry.lock for entry in board.entries if not entry.own and entry.submission}
     ledger = {one.lock_hash for one in board.panel.ledger().locks}
+    best = next((one for one in board.computed if one.kind == board.subject), None)
     return {
         "board": board,
+        "best": best,
+        "like_best": board.like_best(best) if best else [],
         "classes": board.classes(board.ranked),
         "labels": labels,
         "n_locks": len(locks | ledger),
@@ -606,11 +445,13 @@ def _of_score(entries: Sequence[BoardEntry], panels: Mapping[str, PanelOnBoard])
     known = None
     if first.built_in and first.name in catalogue.names():
         known = catalogue.get(first.name)
-    charts = [_charts(entry, panels[entry.panel]) for entry in entries]
     return {
         "entry": first,
         "entries": entries,
-        "data": Markup(f"[{','.join(charts)}]"),
+        "groups": [panels[one.panel].groups.get(one.key) for one in entries],
+        "anchors": [_anchor(one) for one in entries],
+        "scripts": list(dict.fromkeys(one.panel for one in entries)),
+        "data": Markup(embedded([_charts(one, panels[one.panel]) for one in entries])),
         "known": known,
         "heading": CLASSES[first.kind],
         "papers": list(
@@ -621,6 +462,11 @@ def _of_score(entries: Sequence[BoardEntry], panels: Mapping[str, PanelOnBoard])
             )
         ),
     }
+
+
+def _anchor(entry: BoardEntry) -> str:
+    """Where a page of a score holds an entry: by its panel, and who judged it if not the trial."""
+    return entry.panel if entry.submission is None else f"{entry.panel}-{entry.origin}"
 
 
 def _transfers(trial: Path | None) -> list[dict[str, str]]:
@@ -635,8 +481,8 @@ def _transfers(trial: Path | None) -> list[dict[str, str]]:
         ]
 
 
-def _table(entries: Sequence[BoardEntry]) -> Table:
-    """Every number of the tables, in full."""
+def _table(entries: Sequence[BoardEntry], letters: Mapping[tuple[str, str, str], str]) -> Table:
+    """Every number of the tables, in full, with the groups of each entry."""
     columns = (
         Column("score", take="name"),
         Column("sign", "{:+d}".format, take="score.sign"),
@@ -650,6 +496,7 @@ def _table(entries: Sequence[BoardEntry]) -> Table:
         Column("budget", number, take="budget"),
         *DETECTION,
         *FALSE_ALARMS,
+        Column("group", take=lambda one: letters.get((one.panel, *one.key), "")),
         Column("chance", number, take="at.chance"),
         Column("lead_median", steps, take="at.lead_median"),
         Column("p_adjusted", number, take="first.p_adjusted"),
@@ -671,6 +518,7 @@ def _environment() -> Environment:
         percent=percent, steps=steps, p=p_value, interval=_interval, reason=reason
     )
     environment.globals.update(
+        anchor=_anchor,
         baselines=_baselines,
         estimate=estimate,
         is_link=is_link,
@@ -680,6 +528,7 @@ def _environment() -> Environment:
         outcomes={name: OUTCOMES[name] for name in _DRAWN},
         version=__version__,
         trial_name=TRIAL,
+        tabs=_TABS,
         statuses=_STATUSES,
     )
     return environment
@@ -690,6 +539,15 @@ _STATUSES = {
     "it saw the future is not known, so it is shown and never called best",
     "not recomputed": "what the check.json of the submission says, which its author can write; it "
     "is shown and never called best",
+}
+_TABS = {
+    "label-free": "Label-free",
+    "undeclared": "Undeclared",
+    "task-aware": "Task-aware",
+    "combination": "Combinations",
+    "rule": "Published rules",
+    "label-using": "Oracles",
+    "baseline": "Baselines",
 }
 _DRAWN = ("timely", "early", "miss", "rejection", "false")  # from left to right
 
@@ -703,20 +561,24 @@ def _baselines(at: FirstAlarmPointRecord) -> list[tuple[str, BaselineRecord]]:
     return [(baseline_name(name), one) for name, one in at.beside.items()]
 
 
-def _charts(entry: BoardEntry, board: PanelOnBoard) -> str:
-    """What the charts of a report need of an entry, as JSON: the page around it, and the score."""
-    runs, at = () if entry.own else board.events, budget_data(entry.at)
-    score = {
-        "alarms": alarms_of(entry.first, runs, board.design, entry.at) if runs else None,
-        "leads": [],
-        "targets": [],
-        "budgets": [budget_data(one) for one in entry.first.at_budget],
-        "detected": at["detected"],
-        "detectedInterval": at["detectedInterval"],
-        "baselines": [
-            {"name": name, "detected": one.detection_rate, "p": one.p_value}
-            for name, one in _baselines(entry.at)
-        ],
-    }
-    around = board.own_runs if entry.own else board.around
-    return f'{around[:-1]},"score":{embedded(score)}}}'
+def _charts(entry: BoardEntry, board: PanelOnBoard) -> Any:
+    """What the charts of a report need of an entry beside its panel's script."""
+    alarms, at = board.alarms.get(entry.key), budget_data(entry.at)
+    return brief(
+        {
+            "panel": entry.panel,
+            "own": entry.own,
+            "alarms": [step for step, _ in alarms] if alarms else None,
+            "outcomes": "".join(_OUTCOMES[outcome] for _, outcome in alarms or ()),
+            "budgets": [budget_data(one) for one in entry.first.at_budget],
+            "detected": at["detected"],
+            "detectedInterval": at["detectedInterval"],
+            "baselines": [
+                {"name": name, "detected": one.detection_rate, "p": one.p_value}
+                for name, one in _baselines(entry.at)
+            ],
+        }
+    )
+
+
+_OUTCOMES = {"timely": "t", "early": "e", "miss": "m", "rejection": "q", "false": "f"}

@@ -23,7 +23,7 @@ from gmb_hf.base.checksums import ABSENT, leaves
 from gmb_hf.base.documents import Count, Many, Number, Section, load_yaml
 from gmb_hf.base.errors import InputError, first_of
 from gmb_hf.base.escape import one_line
-from gmb_hf.base.files import json_text, read_bytes, read_json, write_text
+from gmb_hf.base.files import read_bytes, read_json, write_text
 from gmb_hf.base.fingerprints import SHOWN
 from gmb_hf.base.schemas import Schema, dated
 from gmb_hf.base.tables import follow
@@ -41,6 +41,7 @@ from gmb_hf.design.design import SEEDS, Design
 from gmb_hf.design.lock import SCHEMA as LOCK_SCHEMA
 from gmb_hf.design.lock import Lock
 from gmb_hf.hub.leaderboard import submission as submissions
+from gmb_hf.hub.leaderboard.kept import Cache, key_of, whole_json
 from gmb_hf.hub.leaderboard.submission import (
     LOCK,
     RESULTS,
@@ -246,8 +247,48 @@ def check(folder: str | Path, *, keep: bool = True) -> CheckedSubmission:
     if forged:
         return CheckedSubmission(submission, tuple(forged), missing)
     if keep:
-        write_text(submission.folder / CHECK, json_text(checked.plain()) + "\n")
+        write_text(submission.folder / CHECK, whole_json(checked))
     return CheckedSubmission(submission, (), missing, checked, _as_submitted(submission, lock))
+
+
+class KeptCheck(Section):
+    """What a check found, as it is kept for the next site."""
+
+    faults: Many[str]
+    not_checked: Many[str]
+    record: CheckRecord | None
+    as_submitted: Many[str]
+
+
+def check_or_kept(folder: str | Path, cache: Cache) -> CheckedSubmission:
+    """As `check`, without writing into the folder; what has not changed is not computed again.
+
+    Scores of a package are always computed, since its code may have changed.
+
+    Raises:
+        InputError: as `check`.
+    """
+    submission = Submission.read(folder)
+    record = submission.record
+    panel = FrozenPanel.find(record.panel)
+    panel.check()
+    if any(one.package for one in record.scores.values()):
+        return check(folder, keep=False)
+    earlier = submission.folder / CHECK
+    files = {**hashes(submission), CHECK: read_bytes(earlier).hex() if earlier.is_file() else ""}
+    key = key_of(files=files, panel=panel.record.files)
+    kept = cache.get(key, KeptCheck)
+    if kept is None:
+        found = check(folder, keep=False)
+        kept = KeptCheck(
+            faults=found.faults,
+            not_checked=found.not_checked,
+            record=found.record,
+            as_submitted=tuple(sorted(found.as_submitted)),
+        )
+        cache.put(key, kept)
+    said = kept.faults, kept.not_checked, kept.record, frozenset(kept.as_submitted)
+    return CheckedSubmission(submission, *said)
 
 
 def _as_submitted(submission: Submission, lock: Lock) -> frozenset[str]:
@@ -399,7 +440,7 @@ def _installed(submission: Submission, lock: Lock, log: RunLog) -> Iterator[str]
         own, steps = log.panel(column).values, found.steps
         for row, at in np.argwhere(found.present).tolist():
             mine, theirs = float(found.values[row, at]), float(own[row, at])
-            if not _same(theirs, mine):
+            if not same(theirs, mine):
                 yield (
                     f"{submission.folder / SCORES}: {column} of run {found.runs[row]} at step "
                     f"{steps[row, at]:,}: submitted {theirs:.9g}, {trial.indicator.package} "
@@ -527,7 +568,7 @@ def _compared(
             name = "x_null_reasons"
         if name in passed_over or (submitted is ABSENT and _ADDED in passed_over):
             continue
-        if _same(submitted, found):
+        if same(submitted, found):
             equal += 1
             continue
         lines.append(f"{where}: {path}: submitted {_shown(submitted)}, recomputed {_shown(found)}")
@@ -539,7 +580,8 @@ def _compared(
     return lines, equal
 
 
-def _same(a: Any, b: Any) -> bool:
+def same(a: Any, b: Any) -> bool:
+    """Whether two values are equal, numbers up to what another machine's rounding may change."""
     numbers = all(type(one) in (int, float) for one in (a, b))
     if not numbers:
         return type(a) is type(b) and bool(a == b)
