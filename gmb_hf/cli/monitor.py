@@ -165,7 +165,7 @@ def monitor(
     Options:
         lock: The lock, from gmb lock.
         follow: Log of one run, .jsonl or .csv (or .gz); it may still be to come.
-        results: Held-out verdicts by the lock; results.yaml beside it by default.
+        results: Held-out verdicts by the lock; by default those in its folder, or one below.
         act: Which may raise the alarm, with commas; all that may, if they can share a budget.
         budget: Share of runs with a false alarm, of the lock's; its primary one.
         unit: What the budget counts: run (one alarm a run) or window (rings while over).

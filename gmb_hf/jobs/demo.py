@@ -2,12 +2,14 @@
 
 OUT/quick-29/             explore.csv, lock.yaml, results.yaml, report.*, tables/, figures/
 OUT/fresh/logs/           the run logs of the fresh seeds
+OUT/watch.py              a plain Trainer on the same task, watched by the same lock
 OUT/tables/watched.*      a row for each fresh run: its alarm, its event, its lead time
 OUT/figures/watched.*     their curves with both marked
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -16,12 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jinja2 import Environment, StrictUndefined
 from matplotlib.figure import Figure
 
 from gmb_hf.base import escape
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import number
 from gmb_hf.base.extras import missing, present
+from gmb_hf.base.files import write_text
 from gmb_hf.base.tables import Column, Table
 from gmb_hf.benchmark.events import find_events
 from gmb_hf.benchmark.results import Results
@@ -45,6 +49,9 @@ PANEL = "quick-29"
 SEEDS = "700000:700006"
 """No panel and no preset has these."""
 FRESH = "fresh"
+SCRIPT = "watch.py"
+WATCHED_BY = "unembedding_gini"
+"""The score that the script acts on: it is measured from the weights alone."""
 
 
 @dataclass(frozen=True)
@@ -129,10 +136,35 @@ def demo(
     acting, watched = watch(log, lock, results)
     table = watched_table(watched)
     paths = [*table.write(folder / "tables"), folder / panel / "report.md"]
+    if WATCHED_BY in acting and config.task.build().equation is not None:
+        paths.append(write_text(folder / SCRIPT, trainer_script(config, lock, panel)))
     if figures:
         curves = watched_curves(log, lock.design.metric, watched)
         paths += save_figure(curves, folder / "figures" / "watched")
     return Demo(results, acting, watched, tuple(paths))
+
+
+def trainer_script(config: RunConfig, lock: Lock, folder: str) -> str:
+    """A plain Trainer of transformers on the task of a config, watched by a lock, as a script.
+
+    It lies beside the `folder` that holds the lock and its results.
+    """
+    from gmb_hf.training.stacked import shape_fields
+
+    task = config.task.build()
+    sizes = {"vocab_size": task.vocab_size, "max_position_embeddings": task.block_size}
+    shape = {**sizes, **shape_fields(config.model)}
+    text = Path(__file__).with_name("watch.py.j2").read_text(encoding="utf-8")
+    environment = Environment(undefined=StrictUndefined, keep_trailing_newline=True)
+    environment.filters["literal"] = lambda one: json.dumps(one) if isinstance(one, str) else one
+    return environment.from_string(text).render(
+        config=config,
+        task=task.name,
+        shape=shape,
+        score=WATCHED_BY,
+        said=lock.design.task,
+        folder=folder,
+    )
 
 
 def _system(made: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:

@@ -90,9 +90,6 @@ def begin_monitor(
 
     `rule`: unit, budget and target, as in `AlarmMonitor`.
     """
-    usual = lock.parent / "results.yaml"
-    if results is None and usual.exists():
-        results = usual
     return AlarmMonitor(lock, results, act=act, **rule)
 
 

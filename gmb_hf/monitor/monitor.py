@@ -18,7 +18,7 @@ import json
 import math
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
@@ -221,13 +221,28 @@ def _statements(system: Mapping[str, Any]) -> dict[str, list[Any]]:
     return found
 
 
+def _results_beside(lock: Lock) -> Path:
+    """The results by a lock in its folder, or in a folder there, as `gmb evaluate` writes them."""
+    looked = ""
+    if lock.path is not None:
+        folder = lock.path.parent
+        for path in (folder / "results.yaml", *sorted(folder.glob("*/results.yaml"))):
+            # Of another lock, or broken: not those that are looked for.
+            with suppress(InputError):
+                source = Results.read(path).x_provenance if path.exists() else None
+                if source is not None and source.lock_hash == lock.hash:
+                    return path
+        looked = f" (none by this lock in {folder} and its folders)"
+    raise InputError(
+        "a lock without results: it says where the thresholds lie, not what may act on them; judge "
+        f"held-out runs by it (gmb evaluate --lock) and give the results.yaml{looked}"
+    )
+
+
 def results_of(lock: Lock, results: Results | str | Path | None) -> Results:
     """The held-out verdicts by this lock; `InputError` where there are none, or of another lock."""
     if results is None:
-        raise InputError(
-            "a lock without results: it says where the thresholds lie, not what may act on them; "
-            "judge held-out runs by it (gmb evaluate --lock) and give the results.yaml"
-        )
+        results = _results_beside(lock)
     found = results if isinstance(results, Results) else Results.read(results)
     where = "results" if isinstance(results, Results) else str(results)
     source = found.x_provenance
