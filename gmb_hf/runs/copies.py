@@ -1,9 +1,10 @@
-"""Copied runs: runs are exchangeable units only where they are different runs (DECISIONS 16).
+"""Copied runs: runs are exchangeable units only where they are different runs.
 
 A run that stands twice counts twice: sixteen runs four times each pass for sixty-four, and a budget
 of false alarms that was found on copies is broken by the first new run. Two runs are **copies**
 where the metric and every score column have equal values at the steps that both have, and **near
-copies** where the metric and a score move alike, checkpoint by checkpoint.
+copies** where the metric and a score move alike, checkpoint by checkpoint, or where more than half
+of the rows are equal.
 
 Of explore runs a lock keeps marks, by which held-out runs that are copies of them are known under
 any name, cut short, or rounded. Near copies cannot be told by marks.
@@ -57,8 +58,9 @@ class NearCopies:
         (one, other), *_ = self.pairs
         return (
             f"Near copies: {of} of {self.runs} runs move like another one ({one!r} and {other!r}: "
-            f"the metric and a score correlate above {NEAR:g} from checkpoint to checkpoint). If "
-            "they are one training, every number here counts it more than once."
+            f"the metric and a score correlate above {NEAR:g} from checkpoint to checkpoint, or "
+            "more than half of the rows are equal). If they are one training, every number here "
+            "counts it more than once."
         )
 
 
@@ -83,7 +85,8 @@ def refuse_copies(
     telling = [*metric, *filter(_differs_among_runs, scores)]
     pairs = list(_equal_pairs(known, telling, others))
     near: list[tuple[int, int]] = []
-    for i, j, proven in dict.fromkeys(_moving_alike(metric, scores)):
+    alike = (*_moving_alike(metric, scores), *_sharing_rows(known, telling))
+    for i, j, proven in dict.fromkeys(alike):
         if _are_equal(known, i, j):  # which was looked at above
             continue
         if _are_equal(known, i, j, within=_ROUNDING):
@@ -106,15 +109,12 @@ def _equal_pairs(
 ) -> Iterator[tuple[int, int]]:
     """Each run that is a copy, after the first run that it is a copy of.
 
-    `telling` are those of the known columns that say something of a run. Equal runs share every row, their rarest one too, so that only runs which share that one need
-    be compared.
+    `telling` are those of the known columns that say something of a run. Equal runs share every
+    row, their rarest one too, so that only runs which share that one need be compared.
     """
     clock = known[0]
-    rows = _row_hashes(clock, known)
-    order = np.argsort(rows, kind="stable")  # rows by their content, runs in order within it
-    begins = np.flatnonzero(np.diff(rows[order], prepend=~rows[order[:1]]))
-    counts = np.diff(begins, append=len(rows))
-    place = np.empty(len(rows), dtype=np.int64)
+    order, begins, counts = _rows_by_content(clock, known)
+    place = np.empty(len(order), dtype=np.int64)
     place[order] = np.repeat(np.arange(len(counts)), counts)
     run_of = np.repeat(np.arange(clock.n_runs), clock.lengths)
     shared = counts[place]
@@ -132,6 +132,41 @@ def _equal_pairs(
             if _are_copies(known, telling, others, *pair):
                 found.add(pair[1])
                 yield pair
+
+
+def _sharing_rows(
+    known: Sequence[Panel], telling: Sequence[Panel]
+) -> Iterator[tuple[int, int, bool]]:
+    """Pairs of runs of which more than half of the rows are equal: copies with other rows between.
+
+    Rows that more than two runs share say little, and so do values that hardly vary.
+    """
+    clock = known[0]
+    order, begins, counts = _rows_by_content(clock, known)
+    run_of = np.repeat(np.arange(clock.n_runs), clock.lengths)
+    first = begins[counts == 2]
+    pairs = np.sort(np.stack([run_of[order[first]], run_of[order[first + 1]]], axis=1), axis=1)
+    found, rows = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0, return_counts=True)
+    for (i, j), equal in zip(found.tolist(), rows.tolist(), strict=True):
+        if 2 * equal <= min(clock.lengths[i], clock.lengths[j]):
+            continue
+        at = _shared_steps(clock, i, j)
+        same = [panel.values[i, at[0]] for panel in telling]
+        if max((len(np.unique(values)) for values in same), default=0) >= _ENOUGH_VALUES:
+            yield i, j, True
+
+
+def _rows_by_content(
+    clock: Panel, known: Sequence[Panel]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """The rows of all runs in an order that groups equal ones; where each group begins; its size.
+
+    Within a group the runs are in order.
+    """
+    rows = _row_hashes(clock, known)
+    order = np.argsort(rows, kind="stable")
+    begins = np.flatnonzero(np.diff(rows[order], prepend=~rows[order[:1]]))
+    return order, begins, np.diff(begins, append=len(rows))
 
 
 def _row_hashes(clock: Panel, known: Sequence[Panel]) -> NDArray[np.uint64]:

@@ -208,9 +208,9 @@ class TestExploreRunsAmongHeldOut:
         lock, findings = make_lock(design, log)
         assert [item.message for item in findings if item.code == "near_copies"] == [
             "Near copies: 2 of 31 runs move like another one ('seed_3' and 'twin': the metric and "
-            "a score correlate above 0.999 from checkpoint to checkpoint). If they are one "
-            "training, "
-            "every number here counts it more than once."
+            "a score correlate above 0.999 from checkpoint to checkpoint, or more than half of "
+            "the rows are equal). If they are one training, every number here counts it more than "
+            "once."
         ]
         with pytest.raises(InputError, match=r"design refused.*\[near_copies\]"):
             make_lock(design, log, strict_lint=True)
@@ -288,6 +288,14 @@ class TestEveryDoor:
         only = copied(log, times=3).select(["seed_0", "copy-0", "copy-1", "copy-2"])
         with pytest.raises(InputError, match=r"and 2 more such copies\)"):
             prepare(only, Design.minimal(**DESIGN))
+
+    def test_a_copy_with_other_values_here_and_there_is_a_near_copy(self, log: RunLog):
+        frame = copied(log).to_pandas()
+        places = frame.index[frame["run"] == "copy-0"][::4]  # a quarter of its rows
+        frame.loc[places, "test_acc"] = 0.123
+        frame.loc[places, "weight_norm"] *= 3
+        prepared = prepare(RunLog.read(frame), Design.minimal(**DESIGN))
+        assert prepared.near.pairs == (("copy-0", "seed_0"),)
 
     def test_the_results_carry_near_copies(self, log: RunLog):
         frame = copied(log).to_pandas()
