@@ -32,6 +32,21 @@ _LABELS = ("REGISTERED_TRANSITION", "ESTIMATOR_UNSTABLE", "NO_TRANSITION", "INCO
 _MOST_RUNS = 12  # of a label
 
 
+@app.command("example")
+def example(out: Path) -> None:
+    """Write finished trainings as CSV files, one a run, to try the other commands on.
+
+    Options:
+        out (my): The folder for them.
+    """
+    from gmb_hf.runs.example import COLUMNS, write_example
+
+    paths = write_example(out)
+    columns = ",".join(COLUMNS[-2:])
+    screen.say(f"{len(paths)} trainings of a small transformer that learns subtraction modulo 29.")
+    screen.written(paths, following=screen.command("runs", "verify", runs=out, columns=columns))
+
+
 # Reading many logs into one table is merging them.
 @app.command("merge", cls=LogsCommand, hidden=True)
 @app.command("read", cls=LogsCommand)

@@ -15,7 +15,7 @@ from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.hub import panels
 from gmb_hf.hub.panels import FrozenPanel
 from gmb_hf.hub.recipes import Recipe
-from gmb_hf.jobs.demo import demo, watch, watched_curves, watched_table
+from gmb_hf.jobs.demo import demo, trainer_script, watch, watched_curves, watched_table
 from gmb_hf.report.style import save_figure
 from gmb_hf.training.seeds import system_shown
 
@@ -127,3 +127,15 @@ def test_a_panel_that_does_not_say_what_was_trained(panel: str) -> None:
     message = "panel 'bare': its logs do not say what was trained; choose another"
     with pytest.raises(InputError, match=message):
         demo("demo", panel="bare", figures=False)
+
+
+def test_the_script_trains_the_task_of_the_config_under_the_lock(judged: Evaluated) -> None:
+    config, lock = preset("quick"), judged.lock
+    text = trainer_script(config, lock, "quick-29")
+    compile(text, "watch.py", "exec")
+    assert max(map(len, text.splitlines())) <= 100
+    assert f"lr={config.training.lr}" in text
+    assert "weight_decay=decay" in text
+    assert f'"hidden_size": {config.model.width},' in text
+    assert f'system={{"task": "{lock.design.task}"}}' in text
+    assert 'HERE / "quick-29/lock.yaml", HERE / "quick-29/results.yaml"' in text

@@ -154,6 +154,18 @@ class TestRefused:
         with pytest.raises(InputError, match=r"^a lock without results: .*gmb evaluate --lock"):
             AlarmMonitor(evaluated.lock, None)
 
+    def test_results_lie_where_evaluate_writes_them(
+        self, evaluated: Evaluated, tmp_path: Path
+    ) -> None:
+        lock = evaluated.lock.write(tmp_path / "lock.yaml")
+        with pytest.raises(InputError, match=f"none by this lock in {tmp_path} and its folders"):
+            AlarmMonitor(lock, None)
+        for folder in ("results", "another"):
+            (tmp_path / folder).mkdir()
+        (tmp_path / "another" / "results.yaml").write_text("nothing of the kind")
+        evaluated.results.write(tmp_path / "results" / "results.yaml")
+        assert AlarmMonitor(lock, None).acting == AlarmMonitor(lock, evaluated.results).acting
+
     def test_results_of_another_lock(self, evaluated: Evaluated, tmp_path: Path) -> None:
         other, _ = make_lock(DESIGN.replace(burn_in=160), evaluated.explore)
         path = evaluated.results.write(tmp_path / "results.yaml")

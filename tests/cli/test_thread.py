@@ -1,0 +1,187 @@
+"""One thread from a look at logs to a monitor: each command proposes the one that works next."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+from command_line import Outcome, gmb, refused
+
+from gmb_hf import Design, Lock, Results, RunLog
+from gmb_hf.base.errors import InputError
+from gmb_hf.benchmark.own_runs import own_design, split
+
+ASKED = ("--metric=test_acc", "--score=unembedding_gini", "--event=E_plateau")
+ASKED += ("--plateau-level=.5", "--plateau-checkpoints=5", "--horizon=400", "--safe-gap=800")
+
+
+def proposed(done: Outcome) -> list[str]:
+    """The words of the next command, without `gmb`."""
+    words = shlex.split(done.next_command)
+    assert words[0] == "gmb", done.next_command
+    return words[1:]
+
+
+@pytest.fixture
+def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The example's 96 runs as CSV files, in the folder `my` of an empty one."""
+    monkeypatch.chdir(tmp_path)
+    done = gmb("runs", "example", "--out=my")
+    assert done.code == 0, done
+    words = ["--runs", "my", "--columns", "test_acc,unembedding_gini"]
+    assert proposed(done) == ["runs", "verify", *words]
+    return Path("my")
+
+
+def test_from_logs_to_a_monitor_by_what_is_proposed(mine: Path):
+    seen = gmb("runs", "verify", f"--runs={mine}", "--columns=test_acc,unembedding_gini")
+    assert seen.code == 0
+    assert "--horizon 250 --safe-gap 500" in seen.next_command  # 10 and 20 checkpoints
+    first = gmb("evaluate", f"--runs={mine}", *ASKED, "--out=first")
+    assert first.code == 0, first
+    locked = gmb(*proposed(first))
+    assert locked.code == 0, locked
+    lock = Lock.read("lock.yaml")
+    explored, held_out = lock.x_lock.explore_runs, lock.design.runs_eval
+    assert (len(explored), len(held_out)) == (48, 48)
+    assert not {*explored} & {*held_out}
+    judged = gmb(*proposed(locked))
+    assert judged.code == 0, judged
+    assert "48 runs were set aside" in judged.out
+    results = Results.read("results")
+    assert sorted(results.boundary.seeds_eval) == sorted(held_out)
+    item = results.indicator("unembedding_gini")
+    if item.x_alarm_eligible:
+        assert proposed(judged)[:3] == ["monitor", "--follow", "LOG"]
+    else:
+        assert proposed(judged) == ["results", "show", "results", "unembedding_gini"]
+        assert gmb(*proposed(judged)).code == 0
+
+
+def test_options_carry_over_to_the_lock(mine: Path):
+    steps = mine / "run_01.csv"
+    for path in mine.glob("*.csv"):
+        path.write_text(path.read_text().replace("step,", "iteration,", 1))
+    assert "if 'iteration' counts the steps, add --step-column iteration" in refused(
+        "evaluate", "--runs", steps, *ASKED
+    )
+    more = ("--step-column=iteration", "--burn-in=100", "--sign=-1", "--no-test-labels")
+    done = gmb("explore", f"--runs={mine}", *ASKED, *more)
+    assert done.code == 0, done
+    words = proposed(done)
+    for pair in ("--step-column iteration", "--burn-in 100", "--sign -1", "--horizon 400"):
+        assert pair in shlex.join(words)
+    assert "--no-test-labels" in words
+    assert "--explore-share" not in words  # these are all explore runs
+    assert gmb(*words).code == 0
+
+
+def test_a_preregistration_says_what_logs_and_options_say(mine: Path):
+    init = ("prereg", "init", f"--runs={mine}", *ASKED, "--explore-share=.25", "--out=p.yaml")
+    done = gmb(*init)
+    assert done.code == 0, done
+    design = Design.read("p.yaml")
+    assert (design.cadence, len(design.runs_explore), len(design.runs_eval)) == (25, 24, 72)
+    assert [one.name for one in design.candidates] == ["unembedding_gini"]
+    assert "# steps between two checkpoints" in Path("p.yaml").read_text()
+    assert "--undeclared" in proposed(done)
+    assert gmb(*proposed(done)).code == 0
+    assert Lock.read("lock.yaml").design.runs_eval == design.runs_eval
+
+
+def test_what_an_option_fits_must_be_there():
+    message = refused("prereg", "init", "--horizon=400", "--out=p.yaml")
+    assert message.startswith("error: --horizon: without --runs nothing says what that fits")
+    assert not Path("p.yaml").exists()
+
+
+def test_lengths_fit_the_cadence(mine: Path):
+    log = RunLog.read(mine)
+    sparse = RunLog.from_table(
+        log.table.filter([step % 75 == 0 for step in log.table["step"].to_pylist()])
+    )
+    lengths = {"horizon": 400, "safe_gap": 800}
+    design = own_design(sparse, ["csd_variance"], metric="test_acc", **lengths)
+    assert design.w_event == 75
+    assert all(window % 75 == 0 for window in design.window_sweep)
+    kept = own_design(log, ["unembedding_gini"], metric="test_acc", **lengths)
+    assert (kept.w_event, kept.window_sweep) == (50, (100, 150, 200, 250))
+
+
+class TestSplit:
+    def test_by_names_the_same_each_time_and_whatever_the_order(self, mine: Path):
+        log = RunLog.read(mine)
+        found = split(log, 0.5)
+        assert found == split(log.select(tuple(reversed(log.runs))), 0.5)
+        assert {*found["runs_explore"], *found["runs_eval"]} == {*log.runs}
+
+    def test_by_seeds_where_each_run_has_its_own(self, small_csv: Path):
+        log = RunLog.read(small_csv)
+        found = split(log, 0.5)
+        assert {*found["seeds_explore"], *found["seeds_eval"]} == {*log.seeds}
+
+    @pytest.mark.parametrize(("share", "part"), [(0.001, "explore"), (0.999, "judge")])
+    def test_neither_part_is_empty(self, mine: Path, share: float, part: str):
+        with pytest.raises(InputError, match=f"of 96 runs leaves none to {part}; give more runs"):
+            split(RunLog.read(mine), share)
+
+    def test_a_design_that_names_its_runs_is_not_split_again(self, mine: Path):
+        init = ("prereg", "init", f"--runs={mine}", *ASKED, "--explore-share=.5", "--out=p.yaml")
+        assert gmb(*init).code == 0
+        locking = ("lock", f"--runs={mine}", "--prereg=p.yaml", "--undeclared", "--out=l.yaml")
+        message = refused(*locking, "--explore-share=.4")
+        assert "the design names its held-out runs already; leave it out" in message
+
+    def test_no_run_is_added_or_left_out_after_the_lock(self, mine: Path):
+        locking = ("lock", f"--runs={mine}", *ASKED, "--explore-share=.5", "--undeclared")
+        assert gmb(*locking, "--out=lock.yaml").code == 0
+        lock = Lock.read("lock.yaml")
+        some = [str(mine / f"{run}.csv") for run in lock.design.runs_eval]
+        judging = ("evaluate", "--lock=lock.yaml", "--runs")
+        missing = refused(*judging, *some[1:])
+        assert f"1 of 48 are missing ({lock.design.runs_eval[0]})" in missing
+        assert gmb(*judging, *some).code == 0
+
+    def test_a_run_in_both_parts_is_refused(self):
+        parts = {"runs_explore": ["a", "b"], "runs_eval": ["b"]}
+        with pytest.raises(InputError, match="b in both x_runs_explore and x_runs_eval"):
+            Design.minimal(horizon=1, safe_gap=2, **parts)
+
+
+def test_a_metric_that_falls_is_said_and_asked_for_next(mine: Path):
+    for path in mine.glob("*.csv"):
+        rows = [line.split(",") for line in path.read_text().splitlines()]
+        lines = ["step,loss,score", *(f"{r[0]},{2 - float(r[2])},{r[3]}" for r in rows[1:])]
+        path.write_text("\n".join(lines) + "\n")
+    asked = ("--metric=loss", "--horizon=400", "--safe-gap=800", "--event-after=50")
+    seen = gmb("runs", "verify", f"--runs={mine}", "--metric=loss", "--event-after=50")
+    assert "--falling" in proposed(seen)
+    done = gmb("evaluate", f"--runs={mine}", "--score=score", *asked)
+    assert done.code == 0, done
+    assert "--falling" in proposed(done)
+    again = gmb(*proposed(done))
+    assert again.code == 0, again
+    assert proposed(again)[0] == "lock"
+
+
+def test_a_score_that_ranks_the_wrong_way_round_is_told_the_other_sign(mine: Path):
+    done = gmb("evaluate", f"--runs={mine}", *ASKED, "--sign=-1")
+    said = " ".join(done.out.split())
+    assert "unembedding_gini ranks the wrong way round (AUC 0.0" in said
+    assert "with --sign +1 it detects " in said
+    assert "ranks the wrong way" not in gmb("evaluate", f"--runs={mine}", *ASKED, "--force").out
+
+
+def test_logs_in_folders_below_are_named_by_a_pattern(mine: Path):
+    for number, path in enumerate(sorted(mine.glob("*.csv"))[:4]):
+        folder = Path("nested") / f"trial_{number}" / "out"
+        folder.mkdir(parents=True)
+        path.rename(folder / path.name)
+    message = refused("runs", "verify", "--runs=nested")
+    assert message.endswith("for the logs in them give --runs 'nested/*/*/*.csv'")
+    assert gmb("runs", "verify", "--runs=nested/*/*/*.csv").code == 0
+
+
+def test_the_example_is_not_mixed_with_other_logs(mine: Path):
+    assert "holds CSV files already; choose another --out" in refused("runs", "example", "--out=my")
