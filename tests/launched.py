@@ -17,6 +17,7 @@ import socket
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +32,10 @@ _SERVER: list[socket.socket] = []  # where it is asked, once it has begun
 def begin_server() -> None:
     """Fork the server, before any test has begun threads; it ends with this process."""
     asked, requests = socket.socketpair()
-    _fork(_serve, asked, requests)
+    with warnings.catch_warnings():
+        # From 3.12 on. The threads of this moment, of pytest and of the Hub's stub, hold nothing.
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        _fork(_serve, asked, requests)
     requests.close()
     _SERVER[:] = [asked]
 
@@ -192,12 +196,13 @@ def _run_code(
 
 def _forget_the_package() -> None:
     """Nothing of it is imported, and transformers knows none of its models."""
-    from transformers.models.auto import configuration_auto, modeling_auto, tokenization_auto
+    if "gmb_hf.modeling" in sys.modules:
+        from transformers.models.auto import configuration_auto, modeling_auto, tokenization_auto
 
-    for module in (configuration_auto, modeling_auto, tokenization_auto):
-        for mapping in vars(module).values():
-            with contextlib.suppress(AttributeError):
-                mapping._extra_content.clear()
+        for module in (configuration_auto, modeling_auto, tokenization_auto):
+            for mapping in vars(module).values():
+                with contextlib.suppress(AttributeError):
+                    mapping._extra_content.clear()
     for name in [name for name in sys.modules if name.split(".")[0] == "gmb_hf"]:
         del sys.modules[name]
 
