@@ -8,7 +8,7 @@
 #             the first time, seconds where nothing has changed; a part of make docs
 #
 # The demo installs what it needs (the extra train), the others the rest as well (test); by uv where
-# it is on the PATH, else by pip.
+# it is on the PATH, else by pip. make test SYSTEM_PYTHON=python3.13 tests with that Python.
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -23,7 +23,7 @@ MAKE_VENV = $(SYSTEM_PYTHON) -m venv $(VENV)
 INSTALL = $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-compile
 endif
 
-.PHONY: demo test lint bench panels docs docs-serve leaderboard clean
+.PHONY: demo test test-core lint bench panels docs docs-serve leaderboard clean another-python
 
 demo: $(VENV)/.installed-train
 	$(VENV)/bin/gmb demo --out runs/demo
@@ -31,6 +31,15 @@ demo: $(VENV)/.installed-train
 
 test: $(VENV)/.installed-test
 	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist worksteal
+
+# What needs no torch, where nothing else is installed: a short test with another Python.
+test-core: $(VENV)/.core
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -q -p no:cacheprovider -m "not slow" \
+		tests/core tests/design tests/test_plugins.py
+
+$(VENV)/.core: setup.cfg constraints.txt pyproject.toml | $(PYTHON)
+	$(INSTALL) -c constraints.txt -e . pytest pytest-timeout hypothesis
+	@touch $@
 
 lint: $(VENV)/.installed-test
 	$(VENV)/bin/ruff check .
@@ -70,6 +79,22 @@ $(PYTHON):
 	@$(SYSTEM_PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
 		{ echo "error: $(SYSTEM_PYTHON) is too old, Python 3.11 or later is needed; try make SYSTEM_PYTHON=python3.11"; exit 2; }
 	$(MAKE_VENV)
+
+# An environment of another Python than the one that is asked for is made anew.
+ifeq ($(origin SYSTEM_PYTHON),command line)
+version_of = $(shell $(1) -c "import sys; print(*sys.version_info[:2])" 2>/dev/null)
+ifeq ($(call version_of,$(SYSTEM_PYTHON)),)
+$(error $(SYSTEM_PYTHON) does not run; give the path of a Python: make SYSTEM_PYTHON=/usr/bin/python3.11)
+endif
+HELD := $(wildcard $(PYTHON))
+ifneq ($(HELD),)
+ifneq ($(call version_of,$(SYSTEM_PYTHON)),$(call version_of,$(HELD)))
+$(HELD) $(wildcard $(VENV)/.installed-* $(VENV)/.core): another-python
+another-python:
+	rm -rf $(VENV)
+endif
+endif
+endif
 
 clean:
 	rm -rf $(VENV) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

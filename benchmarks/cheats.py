@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import gc
-import sys
+import inspect
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -166,7 +166,7 @@ def _thread(seen: Observables) -> Values:
 
 @_cheat("by the frames of its callers")
 def _frames(seen: Observables) -> Values:
-    x, frame = seen["weight_norm"], sys._getframe()
+    x, frame = seen["weight_norm"], inspect.currentframe()
     while frame is not None:
         for held in list(frame.f_locals.values()):
             for one in held if isinstance(held, list) else [held]:
@@ -174,7 +174,7 @@ def _frames(seen: Observables) -> Values:
                     longer = isinstance(row, np.ndarray) and row.ndim == 1 and len(row) > x.shape[1]
                     if longer and np.array_equal(row[: x.shape[1]], x[0]):
                         return row[None, 1 : x.shape[1] + 1]
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return ahead(x)
 
 

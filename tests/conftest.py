@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import gc
 import itertools
-import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -37,7 +36,7 @@ settings.register_profile(
 settings.load_profile("suite")
 
 
-_ONLY_UNIX = ("from launched import", "SIGKILL", "processes_begin_with_torch")
+_ONLY_UNIX = ("from launched import", "SIGKILL")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -71,14 +70,6 @@ def full_dpi() -> Iterator[int]:
     full, style.DPI = style.DPI, 100
     yield full
     style.DPI = full
-
-
-@pytest.fixture
-def processes_begin_with_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes of a training are forked from one that has loaded torch, which takes seconds."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["gmb_hf.training.seeds"])
-    monkeypatch.setattr("multiprocessing.get_context", lambda _: context)
 
 
 DATA = Path(__file__).parent / "data"

@@ -52,15 +52,19 @@ def _addresses(hub: Hub, home: Path) -> dict[str, str]:
     }
 
 
+# Held here as well: a forked process of Python 3.13 forgets what `atexit` holds, and a stub that
+# nobody holds waits for its thread, which is in no forked process.
+_RUNNING = contextlib.ExitStack()
+
+
 def the_only_hub() -> Hub:
     """A stub that lasts as long as this process, which knows no other Hub and has empty caches."""
     assert "huggingface_hub" not in sys.modules
-    running = contextlib.ExitStack()
-    hub = running.enter_context(loopback_hub())
+    hub = _RUNNING.enter_context(loopback_hub())
     home = Path(tempfile.mkdtemp(prefix="gmb_tests_"))
     os.environ.update(_addresses(hub, home))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
-    atexit.register(running.close)
+    atexit.register(_RUNNING.close)
     return hub
 
 

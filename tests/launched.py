@@ -7,46 +7,101 @@ its tests: each starts at once, with all that was imported, and torch is importe
 from __future__ import annotations
 
 import contextlib
+import importlib
 import multiprocessing
 import os
+import pickle
 import runpy
+import signal
 import socket
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing import forkserver, resource_tracker
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from unittest import mock
 
 ROOT = Path(__file__).resolve().parents[1]
 PRELOADED = ["gmb_hf.training.seeds", "gmb_hf.hub.sources"]
+_SERVER: list[socket.socket] = []  # where it is asked, once it has begun
 
 
 def begin_server() -> None:
-    """Fork the server, before any test has begun threads; without it a slow one is started."""
-    if sys.platform == "linux":
-        resource_tracker.ensure_running()
-        multiprocessing.set_forkserver_preload(PRELOADED)
-        with mock.patch("multiprocessing.util.spawnv_passfds", _forked):
-            forkserver.ensure_running()
+    """Fork the server, before any test has begun threads; it ends with this process."""
+    asked, requests = socket.socketpair()
+    with warnings.catch_warnings():
+        # From 3.12 on. The threads of this moment, of pytest and of the Hub's stub, hold nothing.
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
+        _fork(_serve, asked, requests)
+    requests.close()
+    _SERVER[:] = [asked]
 
 
-def _forked(program: str, words: Sequence[str], kept: Sequence[int]) -> int:
-    """As `multiprocessing.util.spawnv_passfds`, of what Python would run after `-c`."""
+def _serve(asked: socket.socket, requests: socket.socket) -> None:
+    """Fork a process for each socket that is sent, until nobody is left who could send one."""
+    asked.close()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in [int(name) for name in os.listdir("/dev/fd")]:
+        if number not in (1, 2, nothing, requests.fileno()):
+            os.dup2(nothing, number)  # none is free for what some object takes for its own
+    sys.stdin = os.fdopen(nothing, encoding="utf-8")
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for name in PRELOADED:
+        with contextlib.suppress(ImportError):  # whoever needs it says so
+            importlib.import_module(name)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system buries those that attend
+    while sockets := socket.recv_fds(requests, 1, 1)[1]:
+        with socket.socket(fileno=sockets[0]) as client:
+            _fork(_attend, client, requests)
+
+
+def _attend(client: socket.socket, requests: socket.socket) -> None:
+    """Fork the process, and tell its number and, once it has ended, its exit code."""
+    requests.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    process = _fork(_begin, client)
+    with contextlib.suppress(BrokenPipeError):  # the client has ended
+        client.sendall(b"%d\n" % process)
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        client.sendall(b"%d\n" % code)
+
+
+def _begin(client: socket.socket) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    with client, client.makefile("rb") as sent:
+        folder, environment, paths, call = pickle.load(sent)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update({**environment, "OMP_NUM_THREADS": "1"})
+        sys.path[:] = paths
+        target, arguments = pickle.loads(call)  # which may be found by those paths only
+    target(*arguments)
+
+
+def _fork(body: Callable[..., None], *arguments: Any) -> int:
+    """Fork a process that ends as a script does whose text is `body(*arguments)`."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()  # else both would print what is held back
     process = os.fork()
     if process:
         return process
+    code: object = 1
     try:
-        nothing = os.open(os.devnull, os.O_RDWR)
-        for number in [int(name) for name in os.listdir("/proc/self/fd")]:
-            if number not in (0, 1, 2, nothing, *kept):
-                os.dup2(nothing, number)  # none is free for what some object takes for its own
-        exec(words[-1], {})
+        body(*arguments)
+        code = 0
+    except SystemExit as end:
+        code = end.code or 0
+        if not isinstance(code, int):
+            print(code, file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
     finally:
-        os._exit(0)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(code if isinstance(code, int) else 1)
 
 
 @dataclass(frozen=True)
@@ -141,12 +196,13 @@ def _run_code(
 
 def _forget_the_package() -> None:
     """Nothing of it is imported, and transformers knows none of its models."""
-    from transformers.models.auto import configuration_auto, modeling_auto, tokenization_auto
+    if "gmb_hf.modeling" in sys.modules:
+        from transformers.models.auto import configuration_auto, modeling_auto, tokenization_auto
 
-    for module in (configuration_auto, modeling_auto, tokenization_auto):
-        for mapping in vars(module).values():
-            with contextlib.suppress(AttributeError):
-                mapping._extra_content.clear()
+        for module in (configuration_auto, modeling_auto, tokenization_auto):
+            for mapping in vars(module).values():
+                with contextlib.suppress(AttributeError):
+                    mapping._extra_content.clear()
     for name in [name for name in sys.modules if name.split(".")[0] == "gmb_hf"]:
         del sys.modules[name]
 
@@ -171,25 +227,65 @@ def together(target: Callable[..., None], *arguments: Any, processes: int) -> li
     return [exit_code(process) for process in running]
 
 
-def started(target: Callable[..., None], *arguments: Any) -> BaseProcess:
+@dataclass
+class Process:
+    """One that the server has forked."""
+
+    pid: int
+    ending: IO[str]
+    """Where its exit code is told, once it has ended."""
+    code: int | None = None
+
+    def kill(self) -> None:
+        """End it as nothing can prevent, unless it is known to have ended."""
+        if self.code is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+
+def started(target: Callable[..., None], *arguments: Any) -> Process:
     """A process that runs `target(*arguments)`, with the environment and the paths of this one."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
-    process = context.Process(target=_begin, args=(dict(os.environ), target, arguments))
-    process.start()
-    return process
+    call = pickle.dumps((target, arguments))
+    here, there = socket.socketpair()
+    with here, there:
+        here.settimeout(120)
+        socket.send_fds(_SERVER[0], [b" "], [there.fileno()])
+        there.close()
+        here.sendall(pickle.dumps((os.getcwd(), dict(os.environ), sys.path, call)))
+        ending = here.makefile(encoding="ascii")  # keeps the socket
+    return Process(int(ending.readline()), ending)
 
 
-def _begin(
-    environment: dict[str, str], target: Callable[..., None], arguments: tuple[Any, ...]
-) -> None:
-    os.environ.clear()
-    os.environ.update({**environment, "OMP_NUM_THREADS": "1"})
+def exit_code(process: Process) -> int:
+    """The exit code of a process once it has ended, -9 when it was killed."""
+    if process.code is None:
+        with process.ending:
+            try:
+                process.code = int(process.ending.readline())
+            except TimeoutError:
+                raise AssertionError("the process neither ended nor died") from None
+    return process.code
+
+
+def succeed(target: Callable[..., None], *arguments: Any) -> None:
+    """Run `target(*arguments)` in a process of its own; what it says is why it fails."""
+    with tempfile.TemporaryDirectory() as name:
+        said = Path(name) / "said"
+        process = started(_speaking, said, target, arguments)
+        assert exit_code(process) == 0, said.read_text(encoding="utf-8")
+
+
+def _speaking(said: Path, target: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    speaking_to(said, said)
     target(*arguments)
 
 
-def exit_code(process: BaseProcess) -> int:
-    """The exit code of a process once it has ended, -9 when it was killed."""
-    process.join(timeout=120)
-    assert process.exitcode is not None, "the process neither ended nor died"
-    return process.exitcode
+@contextlib.contextmanager
+def processes_begin_with_torch() -> Iterator[None]:
+    """Processes of a training are forked from this one, which has loaded torch and no threads.
+
+    For a function in a process of its own; a new interpreter loads torch for seconds.
+    """
+    context = multiprocessing.get_context("fork")
+    with mock.patch("multiprocessing.get_context", return_value=context):
+        yield

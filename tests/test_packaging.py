@@ -6,6 +6,7 @@ import configparser
 import runpy
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,31 @@ def test_make_installs_what_its_goal_needs(goal: str, extra: str, uv: str):
     assert by in line
     assert line.endswith(f"-c constraints.txt -e '.[{extra}]'")
     assert f"touch nowhere/.installed-{extra}" in told
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make here")
+def test_make_takes_another_python(tmp_path: Path):
+    """An environment of the Python that is asked for stays, one of another is made anew."""
+    held = tmp_path / "bin" / "python"
+    held.parent.mkdir()
+    stamp = tmp_path / ".installed-test"
+
+    def told(python: object) -> subprocess.CompletedProcess[str]:
+        stamp.touch()
+        words = ["make", "-n", "-C", ROOT, "test", f"VENV={tmp_path}", f"SYSTEM_PYTHON={python}"]
+        return subprocess.run(words, capture_output=True, text=True, check=False)
+
+    held.symlink_to(sys.executable)
+    same = told(sys.executable)
+    assert same.returncode == 0
+    assert "rm -rf" not in same.stdout
+    assert " install " not in same.stdout
+    held.unlink()
+    held.write_text("#!/bin/sh\necho 3 9\n")
+    held.chmod(0o755)
+    made = told(sys.executable).stdout.splitlines()
+    assert f"rm -rf {tmp_path}" in made
+    assert any(line.endswith("-e '.[test]'") for line in made)
+    gone = told("python3.99")
+    assert gone.returncode == 2
+    assert "python3.99 does not run; give the path of a Python: make SYSTEM_PYTHON=/" in gone.stderr

@@ -15,7 +15,6 @@ import importlib
 import inspect
 import math
 import re
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -316,7 +315,10 @@ def _enter(indicator: Indicator) -> None:
 
 def _package_of_caller() -> str:
     """Of whoever called the function that asks, the package that its module is in."""
-    return str(sys._getframe(2).f_globals.get("__name__", "")).partition(".")[0]
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = frame and frame.f_back
+    return str(frame.f_globals.get("__name__", "")).partition(".")[0] if frame else ""
 
 
 def register_column(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
+from launched import processes_begin_with_torch, succeed
 from sequential_builders import tiny, trained
 
 from gmb_hf.base.errors import InputError
@@ -33,17 +34,22 @@ class Heard:
         self.places.append(place)
 
 
-def test_two_at_a_time_leave_what_one_after_the_other_leaves(tmp_path, processes_begin_with_torch):
+def test_two_at_a_time_leave_what_one_after_the_other_leaves(tmp_path):
     config = tiny("modular")
     one = trained(config, tmp_path / "one", [0, 1], save_models="none")
     two = SequentialFolder(tmp_path / "two")
     two.claim(config)
-    heard = Heard()
-    groups = [group(config, two.path, variant) for variant in ("dense", "banded-4")]
-    train_groups(groups, heard, jobs=2)
+    succeed(train_side_by_side, config, two.path)
     same = "matrix/dense-seeds-0-1-n2.csv"
     assert (two.path / same).read_bytes() == (one.path / same).read_bytes()
     assert two.finished_seeds("banded-4") == {0, 1}
+
+
+@processes_begin_with_torch()
+def train_side_by_side(config, folder):
+    heard = Heard()
+    groups = [group(config, folder, variant) for variant in ("dense", "banded-4")]
+    train_groups(groups, heard, jobs=2)
     assert heard.steps == 2 * 2 * sum(config.steps)
     assert {place.split()[0] for place in heard.places} == {"dense", "banded-4"}
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from launched import processes_begin_with_torch, succeed
 from training_builders import small_config
 
 from gmb_hf.base.errors import InputError
@@ -38,9 +39,7 @@ def logs(folder):
     return {path.name: path.read_bytes() for path in (folder / "logs").iterdir()}
 
 
-def test_two_at_a_time_leave_what_one_after_the_other_leaves(
-    tmp_path, monkeypatch, processes_begin_with_torch
-):
+def test_two_at_a_time_leave_what_one_after_the_other_leaves(tmp_path, monkeypatch):
     """The first group resumes from the state of an interrupted start."""
     torch.set_num_threads(1)
     seeds.train_stacked(CONFIG, range(4), tmp_path / "one")
@@ -50,10 +49,15 @@ def test_two_at_a_time_leave_what_one_after_the_other_leaves(
         with pytest.raises(KeyboardInterrupt):
             seeds.train_stacked(CONFIG, range(4), tmp_path / "two")
     assert list((tmp_path / "two" / "state").glob("seeds-0-1-n2.safetensors"))
-    heard = Heard()
-    seeds.train_stacked(CONFIG, range(4), tmp_path / "two", listener=heard, jobs=2)
+    succeed(train_two_at_a_time, tmp_path / "two")
     assert logs(tmp_path / "two") == logs(tmp_path / "one")
     assert not list((tmp_path / "two" / "state").iterdir())
+
+
+@processes_begin_with_torch()
+def train_two_at_a_time(folder):
+    heard = Heard()
+    seeds.train_stacked(CONFIG, range(4), folder, listener=heard, jobs=2)
     assert heard.units == 4 * CONFIG.training.steps
     assert heard.seeds >= {2, 3}
 
@@ -62,14 +66,24 @@ def interrupted_log(*_):
     raise KeyboardInterrupt
 
 
-def test_the_error_of_a_process_is_the_error_of_the_training(processes_begin_with_torch):
+def test_the_error_of_a_process_is_the_error_of_the_training():
+    succeed(hear_of_an_error)
+
+
+@processes_begin_with_torch()
+def hear_of_an_error():
     with pytest.raises(InputError, match="logs/a: the disk is full") as caught:
         train_groups([refused, refused], None, jobs=2)
     assert (caught.value.code, caught.value.location) == ("full", {"where": "logs/a"})
     assert not multiprocessing.active_children()
 
 
-def test_an_interrupted_training_leaves_no_process(processes_begin_with_torch):
+def test_an_interrupted_training_leaves_no_process():
+    succeed(interrupt_a_training)
+
+
+@processes_begin_with_torch()
+def interrupt_a_training():
     class Interrupts(Listener):
         def advanced(self, units):
             raise KeyboardInterrupt
