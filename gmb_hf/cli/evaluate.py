@@ -157,7 +157,8 @@ def evaluate(
         other_way = _other_way(evaluation)
         if other_way:
             words = options.again(context, *_SAID, "explore_runs", "step_column", "run_column")
-            following = show.command("evaluate", "--runs", *runs, *words, "--falling", out=out)
+            words += ["--falling", "--force"]  # results without an event are worth nothing
+            following = show.command("evaluate", "--runs", *runs, *words, out=out)
         elif earlier is not None and panel is None:
             following = lock_next(context, explore_runs or (), earlier, fixed, None)
         else:

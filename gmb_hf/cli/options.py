@@ -370,13 +370,14 @@ def typed(context: typer.Context) -> dict[str, str]:
 def again(context: typer.Context, *names: str, of_design: bool = True) -> list[str]:
     """What was typed for these parameters, and of the design, to be typed in another command."""
     words: list[str] = []
+    off = {str(one.name): max(one.secondary_opts, default="") for one in context.command.params}
     for name in names:
         given = context.params.get(name)
         flag = typed(context).get(name)
         if flag is None or given is None:
             continue
         if isinstance(given, bool):
-            words.append(flag if given else flag.replace("--", "--no-", 1))
+            words.append(flag if given else off[name])
         else:
             several = given if isinstance(given, list) else [given]
             words += [word for one in several for word in (flag, str(one))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from pathlib import Path
 
@@ -152,7 +153,9 @@ class TestSplit:
 def test_a_metric_that_falls_is_said_and_asked_for_next(mine: Path):
     for path in mine.glob("*.csv"):
         rows = [line.split(",") for line in path.read_text().splitlines()]
-        lines = ["step,loss,score", *(f"{r[0]},{2 - float(r[2])},{r[3]}" for r in rows[1:])]
+        best = itertools.accumulate((float(row[2]) for row in rows[1:]), max)
+        falling = zip(rows[1:], best, strict=True)
+        lines = ["step,loss,score", *(f"{row[0]},{2 - most},{row[3]}" for row, most in falling)]
         path.write_text("\n".join(lines) + "\n")
     asked = ("--metric=loss", "--horizon=400", "--safe-gap=800", "--event-after=50")
     seen = gmb("runs", "verify", f"--runs={mine}", "--metric=loss", "--event-after=50")
