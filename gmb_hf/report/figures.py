@@ -36,6 +36,7 @@ from gmb_hf.report.answer import (
     RankedVerdicts,
     answer,
     ends,
+    false_scale,
     group_of,
     judged_by,
     kind_of,
@@ -235,17 +236,14 @@ def _beside(axes: Axes, x: float, row: float, text: str, **look: Any) -> Text:
 
 def _named(figure: Figure, axes: Axes, title: str, about: str) -> None:
     """A title over the whole figure, and what it is about above its panels."""
-    wide = int(12 * figure.get_figwidth())
-    figure.suptitle(
-        textwrap.fill(shorten(title, 120), wide), x=0.01, ha="left", fontsize=10, weight="bold"
-    )
+    style.title(figure, title, x=0.01, ha="left", fontsize=10, weight="bold")
     look: Any = {"fontsize": 6.8, "weight": "normal", "color": MUTED}
-    axes.set_title(about and textwrap.fill(shorten(about, 150), int(1.4 * wide)), **look)
+    wide = int(16 * figure.get_figwidth())
+    axes.set_title(about and textwrap.fill(shorten(about, 150), wide), **look)
 
 
 # The answer by runs: what happens to 100 runs if somebody acts on the first alarm.
 
-_FALSE_SHOWN = 40.0  # of 100 runs
 _FIRST_MOST = {"monitor": 10, "task": 6, "undeclared": 14, "oracle": 4, "control": 4}
 _LOOKS: dict[str, Any] = {
     "false": {"color": VERMILION},
@@ -286,9 +284,7 @@ def first_alarm(found: RankedVerdicts, *, subtitle: str) -> Figure:
     axes = figure.subplots()
     rows = _lay_rows(axes, lines)
     shares = {row: outcome_shares(at) for row, item in rows if (at := found.point(item))}
-    falsely = max((own["false"] for own, _ in shares.values()), default=0.0)
-    # What alarms falsely in most runs leaves room for the others: its bar is cut, with its number.
-    low = -max(10.0, 150 * budget, min(_FALSE_SHOWN, 1.08 * falsely))
+    low = -false_scale((own["false"] for own, _ in shares.values()), budget)
     axes.set_xlim(low, 100.4)
     for x, head in ((1.1, "detected"), (1.2, "chance")):
         _beside(axes, x, 0, head, ha="right")
@@ -531,8 +527,12 @@ def _draw_gates(axes: Axes, rows: Sequence[tuple[int, ScoreRow]], unit: str) -> 
 # Every figure of an evaluation, by the names in `FIGURES` of the report.
 
 
+GATES_FROM = 8
+"""The fewest scores, controls among them, whose gates are drawn: of fewer the tables say all."""
+
+
 def draw(results: Results) -> dict[str, Figure]:
-    """Every figure that results have the data for, by the names in `FIGURES`."""
+    """Every figure that a report of these results shows, by the names in `FIGURES`."""
     found, design = answer(results), judged_by(results)
     # The reference has its settings in place of a design; its labels need no summary.
     fixed = design if isinstance(design, Design) else None
@@ -542,9 +542,10 @@ def draw(results: Results) -> dict[str, Figure]:
     strict, eps = results.x_protocol == "strict", design.fpr_eps
     if found.budget is not None:
         figures["first"] = first_alarm(found, subtitle=subtitle(results))
-    if fixed is not None:
+    many = len(found.ranked) >= GATES_FROM
+    if fixed is not None and many:
         figures["summary"] = label_summary(found, subtitle=subtitle(results))
-    if design.fpr_targets:
+    if design.fpr_targets and many:
         same = follow(results, "x_calibration.method") == "in_sample"
         on = "the runs calibrated on" if same else RUNS[found.locked]
         figures["fpr"] = fpr_control(found.ranked, eps=eps, cap=strict, measured_on=on)
@@ -571,12 +572,11 @@ def plot(results: Results) -> Figure:
     found = answer(results)
     if found.ranked and found.budget is not None:
         return first_alarm(found, subtitle=subtitle(results))
-    figure = draw(results).get("summary")
-    if figure is None:
+    if not found.ranked or not isinstance(judged_by(results), Design):
         what = "there are no first alarms to draw, and no design (x_prereg) for what is by windows"
         what = what if results.indicators else "there is no score to draw"
         raise InputError(f"results: {what}; evaluate the runs with gmb evaluate")
-    return figure
+    return label_summary(found, subtitle=subtitle(results))
 
 
 def featured(found: RankedVerdicts, count: int = 6) -> tuple[IndicatorRecord, ...]:

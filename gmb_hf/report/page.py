@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
@@ -39,6 +39,7 @@ from gmb_hf.report.answer import (
     KINDS,
     OTHER_REPORTS,
     OUTCOMES,
+    TIERS,
     Detection,
     RankedVerdicts,
     answer,
@@ -46,6 +47,7 @@ from gmb_hf.report.answer import (
     calibration_sentence,
     ends,
     events_sentence,
+    false_scale,
     judged_by,
     kind_of,
     outcome_counts,
@@ -54,15 +56,25 @@ from gmb_hf.report.answer import (
     reason,
     shown_name,
     subtitle,
+    tier_of,
 )
 from gmb_hf.report.sheet import frame, template
 from gmb_hf.report.tables import budget_tables, score_columns, score_rows, units
 
+CURVES = "curves.json"
+"""Beside results.yaml: the curves of runs that the page shows, see `gmb_hf.report.run_curves`."""
+
 SCRIPTS = ("table.js", "score.js")
 """Sorting and filtering of a table, and the charts of a score: what other pages use, too."""
 _UNDECLARED = "undeclared"
-CLASSES = {**KINDS, _UNDECLARED: GROUPS["undeclared"]}
-_MOST = {"label-free": 14, _UNDECLARED: 14, "label-using": 4, BASELINE: 4}
+_LAST = ("label-using", BASELINE)
+CLASSES = {
+    **{name: heading for name, heading in KINDS.items() if name not in _LAST},
+    _UNDECLARED: GROUPS["undeclared"],
+    **{name: KINDS[name] for name in _LAST},
+}
+_MOST = {"label-free": 8, _UNDECLARED: 8, "label-using": 4, BASELINE: 4}
+_Shown = TypeVar("_Shown")
 
 
 def baseline_name(name: str) -> str:
@@ -100,7 +112,17 @@ def remake_page(source: str | Path, out: str | Path | None = None) -> Path:
     target = file.parent / "report.html" if out is None else Path(out)
     if target.suffix not in (".html", ".htm"):
         raise InputError(f"--out {out}: the report is a page; end its name in .html")
-    return write_page(Results.read(file), target, folder=file.parent)
+    results = Results.read(file)
+    return write_page(results, target, folder=file.parent, curves=read_curves(results, file.parent))
+
+
+def read_curves(results: Results, folder: str | Path) -> Mapping[str, Any] | None:
+    """The curves that lie beside a results file; None where there are none of these results."""
+    try:
+        held = json.loads((Path(folder) / CURVES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return held if isinstance(held, dict) and held.get("results") == results.x_checksum else None
 
 
 def render_page(
@@ -109,6 +131,7 @@ def render_page(
     folder: str | Path | None = None,
     note: str | None = None,
     next_command: str | None = None,
+    curves: Mapping[str, Any] | None = None,
 ) -> str:
     """The page as HTML.
 
@@ -117,11 +140,13 @@ def render_page(
         folder: where the results file lies, for the definition of done to look into the table.
         note: a remark below the answer.
         next_command: what to type next.
+        curves: of the runs, from `run_curves.curves_of`; the page has none where not given.
     """
     found, design = answer(results), results.design  # which is parsed anew at each call
     said = contents(results, found, folder=folder, note=note, next_command=next_command)
     runs, rows = _runs(results.event), list(enumerate(score_rows(found, found.ranked)))
     scores = [_score(item, design, found, runs) for item in found.ranked]
+    kinds = [class_of(item) for item in found.ranked]
     data = {
         "runs": [one._asdict() for one in runs],
         "design": timing(design),
@@ -130,20 +155,18 @@ def render_page(
     }
     writer = follow(results, "x_provenance.package_version")
     return template("page.html.j2").render(
-        **frame((*SCRIPTS, "page.js")),
+        **frame((*SCRIPTS, "runs.js", "page.js")),
         **said,
         data=Markup(embedded(data)),
+        curves=curves and Markup(embedded(curves)),
         subtitle=subtitle(results),
         newer=bool(writer) and _release(writer) > _release(__version__),
         no_design=design is None and judged_by(results) is None,
         unsound=_unsound(found, scores),
         bars=_bars(found),
         units=units(found),
-        classes=[
-            (name, heading, own)
-            for name, heading in CLASSES.items()
-            if (own := [pair for pair in rows if class_of(pair[1].item) == name])
-        ],
+        tiers=_tiers((row.item, (place, row)) for place, row in rows),
+        classes={name: kinds.count(name) for name in CLASSES if name in kinds},
         labels=list(dict.fromkeys(item.label for item in found.ranked)),
         every_label=LABELS,
         shown_name=shown_name,
@@ -231,21 +254,50 @@ class _Bar(NamedTuple):
     chance: float | None
     detection: Detection
     said: str
+    cut: bool = False  # more false alarms than the axis has room for
+
+
+class _Tier(NamedTuple):
+    """Scores with one outcome, by class; folded are those that do not pass, beside others."""
+
+    name: str
+    heading: str
+    folded: bool
+    count: int
+    groups: list[Any]
 
 
 class _Bars(NamedTuple):
-    """All of them on one axis from `low`, each class with its first ones, and the others."""
+    """All of them on one axis from `low`; of each class of a tier the first ones, and the others."""
 
     low: float
     words: Mapping[str, str]
-    groups: list[tuple[str, list[_Bar], list[_Bar]]]
+    tiers: list[_Tier]
+
+
+def _tiers(placed: Iterable[tuple[IndicatorRecord, _Shown]]) -> list[_Tier]:
+    """What is shown of scores by tier, then by class as (its name, its heading, what is shown)."""
+    found: dict[str, dict[str, list[_Shown]]] = {tier: {} for tier in TIERS}
+    for item, shown in placed:
+        found[tier_of(item)].setdefault(class_of(item), []).append(shown)
+    alone = sum(map(bool, found.values())) == 1
+    return [
+        _Tier(
+            tier,
+            TIERS[tier],
+            tier == "rest" and not alone,
+            sum(map(len, classes.values())),
+            [(name, CLASSES[name], classes[name]) for name in CLASSES if name in classes],
+        )
+        for tier, classes in found.items()
+        if classes
+    ]
 
 
 def _bars(found: RankedVerdicts) -> _Bars:
     """The first figure: by runs five outcomes; by windows the share of covered events."""
     words = OUTCOMES if found.budget is not None else {"timely": "covered", "miss": "miss"}
-    classes: dict[str, list[_Bar]] = {kind: [] for kind in CLASSES}
-    low = 0.0 if found.budget is None else max(10.0, 150 * found.budget)
+    shown: list[tuple[IndicatorRecord, _Bar]] = []
     for place, item in enumerate(found.ranked):
         at, detection = found.point(item), found.detection(item)
         if at is not None:
@@ -258,18 +310,20 @@ def _bars(found: RankedVerdicts) -> _Bars:
         said = ", ".join(f"{words[name]} {share:.0f}" for name, share in shares.items() if share)
         if at is not None and at.answer == "ABSTAIN":
             said = "abstains: no finite threshold keeps the budget"
-        low = min(100.0, max(low, 1.08 * shares.get("false", 0.0)))
         known = place, shown_name(item), item.x_alarm_eligible
-        classes[class_of(item)].append(_Bar(*known, shares, chance, detection, said))
-    groups = []
-    for kind, bars in classes.items():
-        most = _MOST.get(kind, 8)
-        most = len(bars) if len(bars) <= most + 1 else most
-        if bars:
-            groups.append((CLASSES[kind], bars[:most], bars[most:]))
-    every = [one for _, *both in groups for bars in both for one in bars]
-    seen = {name: said for name, said in words.items() if any(b.shares.get(name) for b in every)}
-    return _Bars(-low, seen, groups)
+        shown.append((item, _Bar(*known, shares, chance, detection, said)))
+    low = false_scale((bar.shares.get("false", 0.0) for _, bar in shown), found.budget)
+    shown = [(item, bar._replace(cut=bar.shares.get("false", 0.0) > low)) for item, bar in shown]
+    seen = {name: said for name, said in words.items() if any(b.shares.get(name) for _, b in shown)}
+    tiers = []
+    for tier in _tiers(shown):
+        groups = []
+        for name, heading, bars in tier.groups:
+            most = _MOST.get(name, 6)
+            most = len(bars) if len(bars) <= most + 1 else most  # one more takes no more room
+            groups.append((heading, bars[:most], bars[most:]))
+        tiers.append(tier._replace(groups=groups))
+    return _Bars(-low, seen, tiers)
 
 
 def class_of(item: IndicatorRecord) -> str:
