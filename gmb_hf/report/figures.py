@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -238,8 +237,8 @@ def _named(figure: Figure, axes: Axes, title: str, about: str) -> None:
     """A title over the whole figure, and what it is about above its panels."""
     style.title(figure, title, x=0.01, ha="left", fontsize=10, weight="bold")
     look: Any = {"fontsize": 6.8, "weight": "normal", "color": MUTED}
-    wide = int(16 * figure.get_figwidth())
-    axes.set_title(about and textwrap.fill(shorten(about, 150), wide), **look)
+    # Names stand to the left of the panels.
+    style.wrapped(axes.set_title(shorten(about, 150), **look), 0.58 * figure.get_figwidth())
 
 
 # The answer by runs: what happens to 100 runs if somebody acts on the first alarm.
@@ -492,7 +491,8 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
         _draw_gates(axes, measured, unit)
         axes.set_title(title, fontsize=8)
     _named(figure, labels, found.title, "")
-    figure.supxlabel(shorten(subtitle, 150), fontsize=6.8, color=MUTED)
+    below = figure.supxlabel(shorten(subtitle, 150), fontsize=6.8, color=MUTED)
+    style.wrapped(below, 0.98 * figure.get_figwidth())
     keys = [Patch(color=colour, label=state) for state, (colour, _) in STATES.items()]
     figure.legend(handles=keys, loc="outside lower right", ncols=3, fontsize=7)
     return figure

@@ -74,6 +74,7 @@ CLASSES = {
     **{name: KINDS[name] for name in _LAST},
 }
 _MOST = {"label-free": 8, _UNDECLARED: 8, "label-using": 4, BASELINE: 4}
+_ROOM = 14  # bars that stand above the table unfolded, and one of each further class
 _Shown = TypeVar("_Shown")
 
 
@@ -145,13 +146,15 @@ def render_page(
     found, design = answer(results), results.design  # which is parsed anew at each call
     said = contents(results, found, folder=folder, note=note, next_command=next_command)
     runs, rows = _runs(results.event), list(enumerate(score_rows(found, found.ranked)))
-    scores = [_score(item, design, found, runs) for item in found.ranked]
+    whys: dict[str, int] = {}
+    scores = [_score(item, design, found, runs, whys) for item in found.ranked]
     kinds = [class_of(item) for item in found.ranked]
     data = {
         "runs": [one._asdict() for one in runs],
         "design": timing(design),
         "by": "windows" if found.budget is None else "runs",
         "scores": scores,
+        "whys": list(whys),
     }
     writer = follow(results, "x_provenance.package_version")
     return template("page.html.j2").render(
@@ -315,13 +318,14 @@ def _bars(found: RankedVerdicts) -> _Bars:
     low = false_scale((bar.shares.get("false", 0.0) for _, bar in shown), found.budget)
     shown = [(item, bar._replace(cut=bar.shares.get("false", 0.0) > low)) for item, bar in shown]
     seen = {name: said for name, said in words.items() if any(b.shares.get(name) for _, b in shown)}
-    tiers = []
+    tiers, room = [], _ROOM
     for tier in _tiers(shown):
         groups = []
         for name, heading, bars in tier.groups:
-            most = _MOST.get(name, 6)
+            most = _MOST.get(name, 6) if tier.folded else max(1, min(_MOST.get(name, 6), room))
             most = len(bars) if len(bars) <= most + 1 else most  # one more takes no more room
             groups.append((heading, bars[:most], bars[most:]))
+            room -= min(most, len(bars))
         tiers.append(tier._replace(groups=groups))
     return _Bars(-low, seen, tiers)
 
@@ -387,9 +391,15 @@ def alarms_of(
 
 
 def _score(
-    item: IndicatorRecord, design: Design | None, found: RankedVerdicts, runs: Sequence[Run]
+    item: IndicatorRecord,
+    design: Design | None,
+    found: RankedVerdicts,
+    runs: Sequence[Run],
+    whys: dict[str, int],
 ) -> dict[str, Any]:
-    """Everything about one score that its row does not say."""
+    """Everything about one score that its row does not say; `whys` numbers the reasons for which a
+    number is missing, which many share."""
+    lacking = item.x_null_reasons
     first, at, point = item.x_first_alarm, found.point(item), item.point(found.target)
     alarms, detection = None, found.detection(item)
     if first is not None and at is not None and design is not None:
@@ -423,7 +433,7 @@ def _score(
         "support": item.diagnostics.effective_support_size,
         "ties": item.diagnostics.tie_dominance,
         "comments": item.diagnostics.comments,
-        "missing": list(item.x_null_reasons.items()),
+        "missing": [(name, whys.setdefault(why, len(whys))) for name, why in lacking.items()],
     }
 
 

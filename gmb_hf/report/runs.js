@@ -79,7 +79,7 @@ function runChart(one, design, names, width) {
 
   function draw() {
     const { w, svg } = canvas(width, 320);
-    const box = { left: 48, right: w - 12 };
+    const box = { left: 48, right: w - 20 };
     const x = scale(span[0], span[1], box.left, box.right);
     const inside = [...one.steps.keys()].filter((at, _, all) =>
       one.steps[Math.min(at + 1, all.length - 1)] >= span[0] && one.steps[Math.max(at - 1, 0)] <= span[1]);
@@ -224,7 +224,7 @@ function arrangeRuns(page) {
       if (!groups.has(kind)) groups.set(kind, element("optgroup", { label: kind }));
       groups.get(kind).append(option(at, page.runs[at].name));
     }
-    run.replaceChildren(option("", "six chosen ones"), ...groups.values());
+    run.replaceChildren(option("", "the chosen ones"), ...groups.values());
   }
 
   function drawRun(place, at, scores, wide) {

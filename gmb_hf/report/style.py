@@ -131,8 +131,17 @@ def title(figure: Figure, text: str, **look: Any) -> Text:
 
     The figure grows by the lines that it takes more than one. `look` is of `Figure.suptitle`.
     """
-    shown = figure.suptitle(text, **look)
-    room = 0.98 * figure.get_figwidth()
+    shown = wrapped(figure.suptitle(text, **look), 0.98 * figure.get_figwidth())
+    more = shown.get_text().count("\n")
+    figure.set_figheight(figure.get_figheight() + more * shown.get_fontsize() * 1.25 / 72)
+    return shown
+
+
+def wrapped(shown: Text, room: float) -> Text:
+    """A text of a figure, broken into lines of at most `room` inches."""
+    text, figure = shown.get_text(), shown.get_figure(root=True)
+    if not text or figure is None:
+        return shown
     with _any_script():
         across = shown.get_window_extent().width / figure.dpi
         width = int(len(text) * min(1.0, room / max(across, 1e-9)))
@@ -140,8 +149,6 @@ def title(figure: Figure, text: str, **look: Any) -> Text:
             shown.set_text(textwrap.fill(text, width))
             across = shown.get_window_extent().width / figure.dpi
             width -= 1
-    more = shown.get_text().count("\n")
-    figure.set_figheight(figure.get_figheight() + more * shown.get_fontsize() * 1.25 / 72)
     return shown
 
 
