@@ -380,7 +380,10 @@ class Design(Document):
             ("event", self.event_name),
             ("metric", self.metric),
             ("protocol", self.protocol),
-            ("horizon, safe gap, burn-in", f"{self.horizon}, {self.safe_gap}, {self.burn_in} steps"),
+            (
+                "horizon, safe gap, burn-in",
+                f"{self.horizon}, {self.safe_gap}, {self.burn_in} steps",
+            ),
             ("scores", ", ".join(one.name for one in self.candidates) or "not named"),
             ("budgets, share of runs", ", ".join(f"{one:g}" for one in self.run_budgets)),
             ("held-out seeds", len(self.seeds_eval) or "not named"),

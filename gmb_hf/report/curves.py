@@ -397,7 +397,7 @@ def one_run(
     style.step_axis(below, "training step")
     said = [f"run {style.shorten(run, 28)}", outcome]
     if np.isfinite(event) and alarm is not None:
-        said.append(f"{event - alarm:,.0f} steps ahead")
+        said.append(f"{event - alarm:,.0f} steps before the event")
     style.title(
         figure,
         f"{style.shorten(name, 48)}: {', '.join(filter(None, said))}",

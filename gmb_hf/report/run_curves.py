@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -152,7 +152,7 @@ def plot_run(found: Evaluation, run: str | None = None, score: str | None = None
 
     Args:
         found: from `evaluate_lock` or `evaluate_runs`.
-        run: its name; the first run, in the order of the log, whose event was detected in time if
+        run: its name, or its seed; the first run, in the order of the log, whose event was detected in time if
             not given, else the first one with an early detection, a miss, a false alarm, none.
         score: its name; the first of the results' order if not given.
 
@@ -163,13 +163,17 @@ def plot_run(found: Evaluation, run: str | None = None, score: str | None = None
 
     ranked = answer(found.results).ranked
     names = [item.name for item in ranked]
-    item = ranked[_place("score", names, score)] if score is not None else ranked[0]
+    item = ranked[_place("score", {name: at for at, name in enumerate(names)}, score)]
     metric, judged = found.design.metric, found.judgements[item.name]
     if metric is None or metric not in found.log.observables:
         raise InputError(f"plot_run: the metric {metric!r} is no column of these runs")
     scores = judged.evaluation
     alarms, first = _alarms(found, item.name)
-    place = first if run is None else _place("run", list(scores.runs), run)
+    # A page names runs by their seeds, where it knows them.
+    event = found.results.event
+    shown = [name for name in event.t_event_by_seed if name not in event.x_excluded]
+    places = {name: at for names in (shown, scores.runs) for at, name in enumerate(names)}
+    place = first if run is None else _place("run", places, run)
     step, outcome = alarms[place] if alarms else (None, "")
     return one_run(
         scores.select([place]),
@@ -182,10 +186,10 @@ def plot_run(found: Evaluation, run: str | None = None, score: str | None = None
     )
 
 
-def _place(what: str, names: Sequence[str], name: str) -> int:
-    if name not in names:
-        raise unknown(what, name, names, where="plot_run")
-    return names.index(name)
+def _place(what: str, places: Mapping[str, int], name: str | None) -> int:
+    if name is not None and name not in places:
+        raise unknown(what, name, places, where="plot_run")
+    return 0 if name is None else places[name]
 
 
 def _alarms(found: Evaluation, score: str) -> tuple[list[tuple[float | None, str]] | None, int]:

@@ -234,7 +234,7 @@ function arrangeRuns(page) {
     const [event, outcome] = [page.runs[at].event, outcomeOf(place, at)];
     const parts = [missing(event) ? page.runs[at].without || "no event" : `event at step ${count(event)}`];
     if (known.alarms) parts.push(missing(alarm) ? "no alarm before it" : `first alarm at ${count(alarm)}`);
-    if (!missing(alarm) && !missing(event)) parts.push(`${count(event - alarm)} steps ahead`);
+    if (!missing(alarm) && !missing(event)) parts.push(`${count(event - alarm)} steps before the event`);
     parts.push(missing(threshold) ? "no finite threshold" : `threshold ${precise(threshold)} (dashed)`);
     const said = `${parts.join(", ").replace("no event, no alarm before it", "no event, no alarm")}.`;
     const one = { name: page.runs[at].name, steps: held.steps[at], metric: held.metric[at], score: scores.values[at],
