@@ -388,7 +388,7 @@ class Design(Document):
             ("budgets, share of runs", ", ".join(f"{one:g}" for one in self.run_budgets)),
             ("held-out seeds", len(self.seeds_eval) or "not named"),
         )
-        return html_table(f"Design({cut(self.task or str(), 40)!r})", (), rows, len(rows), "fields")
+        return html_table(f"Design({cut(self.task or '', 40)!r})", (), rows, len(rows), "fields")
 
     @classmethod
     def minimal(cls, *, horizon: int, safe_gap: int, **fields: Any) -> Self:

@@ -266,12 +266,12 @@ class _Tier(NamedTuple):
     name: str
     heading: str
     folded: bool
-    count: int
+    size: int
     groups: list[Any]
 
 
 class _Bars(NamedTuple):
-    """All of them on one axis from `low`; of each class of a tier the first ones, and the others."""
+    """All of them on one axis from `low`, by tier: of each class the first ones, and the others."""
 
     low: float
     words: Mapping[str, str]

@@ -11,7 +11,6 @@ import base64
 import math
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -90,9 +89,11 @@ def thresholds_of(judged: Judgement) -> NDArray[np.float64]:
     """What each run is judged by at the primary operating point, float64 [R]: by runs, or by
     windows where first alarms are not judged."""
     design = judged.design
-    if judged.counts_runs:
-        return judged.run_calibrated.thresholds[design.primary_run_budget]
-    return judged.calibrated.thresholds[design.primary_fpr]
+    by_runs = judged.counts_runs
+    calibrated = judged.run_calibrated if by_runs else judged.calibrated
+    at = design.primary_run_budget if by_runs else design.primary_fpr
+    found: NDArray[np.float64] = calibrated.thresholds[at]
+    return found
 
 
 def _thinned(values: NDArray[Any], every: int, highest: bool) -> NDArray[np.float64]:
@@ -103,8 +104,9 @@ def _thinned(values: NDArray[Any], every: int, highest: bool) -> NDArray[np.floa
     blocks = np.full((-(-len(found) // every), every), -np.inf)
     blocks.flat[: len(found)] = np.where(np.isfinite(found), found, -np.inf)
     if highest:
-        tops = blocks.max(axis=1)
-        return np.where(np.isfinite(tops), tops, np.nan)
+        tops: NDArray[np.float64] = blocks.max(axis=1)
+        tops[np.isinf(tops)] = np.nan
+        return tops
     ends = np.minimum(np.arange(1, len(blocks) + 1) * every, len(found)) - 1
     return found[ends]
 
@@ -152,8 +154,8 @@ def plot_run(found: Evaluation, run: str | None = None, score: str | None = None
 
     Args:
         found: from `evaluate_lock` or `evaluate_runs`.
-        run: its name, or its seed; the first run, in the order of the log, whose event was detected in time if
-            not given, else the first one with an early detection, a miss, a false alarm, none.
+        run: its name, or its seed. If not given, the first run in the order of the log whose event
+            was detected in time; else the first with an early detection, a miss or a false alarm.
         score: its name; the first of the results' order if not given.
 
     Raises:

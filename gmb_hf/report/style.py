@@ -133,7 +133,7 @@ def title(figure: Figure, text: str, **look: Any) -> Text:
     """
     shown = wrapped(figure.suptitle(text, **look), 0.98 * figure.get_figwidth())
     more = shown.get_text().count("\n")
-    figure.set_figheight(figure.get_figheight() + more * shown.get_fontsize() * 1.25 / 72)
+    figure.set_figheight(figure.get_figheight() + more * 1.25 * float(shown.get_fontsize()) / 72)
     return shown
 
 

@@ -434,6 +434,9 @@ def test_sorted_by_a_column_within_each_class_best_first(opened: Any):
     assert opened.locator("tr.heading:visible").count() == n_classes
 
 
+LABELS_SHOWN = "rows => rows.map((row) => row.dataset.label)"
+
+
 def test_what_passes_stands_first_then_what_is_undecided_and_the_rest_is_folded(opened: Any):
     tiers = opened.locator("table.scores tbody").evaluate_all("all => all.map(b => b.dataset.tier)")
     assert [*dict.fromkeys(tiers)] == ["passes", "undecided", "rest"]
@@ -448,9 +451,7 @@ def test_what_passes_stands_first_then_what_is_undecided_and_the_rest_is_folded(
         == shown(opened)[: labels.count("SUPPORTED_FOR_ALARM")]
     )
     opened.get_by_label("Search").fill("rank_only")  # what is asked for is shown
-    assert {"RANK_ONLY"} == {
-        *opened.locator("tr.score:visible").evaluate_all("rows => rows.map(r => r.dataset.label)")
-    }
+    assert {"RANK_ONLY"} == {*opened.locator("tr.score:visible").evaluate_all(LABELS_SHOWN)}
     opened.get_by_label("Search").fill("")
     assert not opened.locator("#rest").get_attribute("open")
 
