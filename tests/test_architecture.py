@@ -362,13 +362,15 @@ class TestNumbers:
         # 203 before commands with one noun shared a file; 190 before files of several nouns
         # (design, lock, results, panels) were split.
         # 213 before scores were tried for causality, and what is a look of a panel was found out.
-        assert len(FILES) <= 216
+        # 216 before runs were drawn as curves.
+        assert len(FILES) <= 217
 
     def test_lines_of_code(self):
         lines = sum(map(lines_of_code, FILES))
         # 43,690 when docstrings, comments and empty lines ceased to be counted; 41,000 is the aim.
         # 40,952 before copied runs, cheating scores and remade locks were refused.
-        assert lines <= 42_800, "what can be said in fewer lines?"
+        # 42,763 before report.html held the curves of runs, and a notebook a figure of one.
+        assert lines <= 43_100, "what can be said in fewer lines?"
 
     def test_share_of_lines_that_import(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
@@ -400,7 +402,7 @@ class TestNumbers:
         every = done.stderr.splitlines()[-1].split()
         assert not {*every} & {*EXTRAS, "matplotlib.pyplot"}  # the base installation judges
         loaded = [name for name in every if name.split(".")[0] == PACKAGE]
-        assert len(loaded) <= 88, f"{len(loaded)}: {' '.join(sorted(loaded))}"
+        assert len(loaded) <= 89, f"{len(loaded)}: {' '.join(sorted(loaded))}"
 
 
 @pytest.mark.parametrize(

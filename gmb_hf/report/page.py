@@ -19,7 +19,7 @@ from markupsafe import Markup
 from gmb_hf._version import __version__
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import one_line, steps
-from gmb_hf.base.files import write_text
+from gmb_hf.base.files import parse_json, write_text
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import follow
 from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord, FirstAlarmRecord
@@ -119,8 +119,9 @@ def remake_page(source: str | Path, out: str | Path | None = None) -> Path:
 
 def read_curves(results: Results, folder: str | Path) -> Mapping[str, Any] | None:
     """The curves that lie beside a results file; None where there are none of these results."""
+    path = Path(folder) / CURVES
     try:
-        held = json.loads((Path(folder) / CURVES).read_text(encoding="utf-8"))
+        held = parse_json(path.read_text(encoding="utf-8"), where=str(path))
     except (OSError, ValueError):
         return None
     return held if isinstance(held, dict) and held.get("results") == results.x_checksum else None
