@@ -700,7 +700,7 @@ def test_the_site_in_a_browser(browser: Any, site: Path) -> None:
     for kind in ("task-aware", "baseline"):
         found = page.locator("tr.score").evaluate_all(keys)
         shares = [float(key) for own, key in found if own == kind and key]
-        assert shares == sorted(shares, reverse=True)
+        assert shares == sorted(shares)  # few false alarms are the better ones
     page.locator("tr.score a.name").first.click()
     page.wait_for_selector(".cards svg")
     assert page.locator(".cards svg").count() >= 3

@@ -527,8 +527,9 @@ def _draw_gates(axes: Axes, rows: Sequence[tuple[int, ScoreRow]], unit: str) -> 
 # Every figure of an evaluation, by the names in `FIGURES` of the report.
 
 
-GATES_FROM = 8
-"""The fewest scores, controls among them, whose gates are drawn: of fewer the tables say all."""
+ROWS_FROM = 8
+"""The fewest scores, controls among them, whose gates and lead times are drawn, a row or a panel for
+each: of fewer the tables and the page say all."""
 
 
 def draw(results: Results) -> dict[str, Figure]:
@@ -542,14 +543,14 @@ def draw(results: Results) -> dict[str, Figure]:
     strict, eps = results.x_protocol == "strict", design.fpr_eps
     if found.budget is not None:
         figures["first"] = first_alarm(found, subtitle=subtitle(results))
-    many = len(found.ranked) >= GATES_FROM
+    many = len(found.ranked) >= ROWS_FROM
     if fixed is not None and many:
         figures["summary"] = label_summary(found, subtitle=subtitle(results))
     if design.fpr_targets and many:
         same = follow(results, "x_calibration.method") == "in_sample"
         on = "the runs calibrated on" if same else RUNS[found.locked]
         figures["fpr"] = fpr_control(found.ranked, eps=eps, cap=strict, measured_on=on)
-    every = [leads_of(item, found.target, found.budget) for item in found.ranked]
+    every = [leads_of(item, found.target, found.budget) for item in found.ranked if many]
     leads = [one for one in every if one is not None]
     if leads:
         least = design.lead_target if fixed is None else fixed.lead_least
