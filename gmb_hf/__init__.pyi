@@ -15,6 +15,7 @@ from gmb_hf.jobs import metrics as metrics
 from gmb_hf.modeling import GrokkingTransformerConfig as GrokkingTransformerConfig
 from gmb_hf.modeling import GrokkingTransformerForCausalLM as GrokkingTransformerForCausalLM
 from gmb_hf.report.figures import plot as plot
+from gmb_hf.report.run_curves import plot_run as plot_run
 from gmb_hf.runs.panel import Panel as Panel
 from gmb_hf.runs.runlog import RunLog as RunLog
 from gmb_hf.tasks.registry import get_task as get_task

@@ -943,7 +943,7 @@ def test_the_site_in_a_browser(browser: Any, site: Path) -> None:
     for kind in ("task-aware", "baseline"):
         found = page.locator("tr.score").evaluate_all(keys)
         shares = [float(key) for own, key in found if own == kind and key]
-        assert shares == sorted(shares, reverse=True)
+        assert shares == sorted(shares)  # few false alarms are the better ones
     # A tab shows its class alone, and a search goes to the first class that has a match.
     page.get_by_role("tab", name="Baselines").click()
     assert {*page.locator("tr.score:visible").evaluate_all(KIND)} == {"baseline"}

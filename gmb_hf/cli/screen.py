@@ -220,6 +220,7 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[..., None
 
     screen = console(stderr=True)
     with bar.Progress(
+        bar.SpinnerColumn(),  # moves before the first item is done, too
         bar.TextColumn(f"[bold]{what}"),
         bar.BarColumn(bar_width=20),
         bar.MofNCompleteColumn(),

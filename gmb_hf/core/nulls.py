@@ -345,17 +345,23 @@ def constant_hazard(alarms: Alarms) -> NDArray[np.float64]:
         # A certain alarm at the first checkpoint detects only where nothing is negative.
         chances[alarms.has_event] = (negative == 0) & (gap > 0)
         return chances
-    rate = 0.0  # -log(1 - h)
-    if share:
-        from scipy.optimize import brentq  # which half of the commands never need
-
-        # The root for runs as short as the shortest; twice that has the other sign for certain.
-        upper = -2 * math.log1p(-share) / counts.min()
-        rate = brentq(
-            lambda x: float(-np.expm1(-x * counts).mean()) - share, 0.0, upper, xtol=1e-15
-        )
+    rate = hazard_rate(counts, share) if share else 0.0
     chances[alarms.has_event] = np.exp(-rate * negative) * -np.expm1(-rate * gap)
     return chances
+
+
+def hazard_rate(counts: NDArray[np.float64], share: float) -> float:
+    """The rate x = -log(1 - h) at which mean(1 - exp(-x n)) over `counts` n > 0 is 0 < share < 1.
+
+    Newton's method from 0: the mean is concave, so that its tangents meet `share` before it does,
+    and the rate rises to the root. `scipy.optimize`, which has a solver, takes as long to load as a
+    small evaluation takes to judge.
+    """
+    rate, step = 0.0, 1.0
+    while step > 1e-12 * rate:  # the error is the square of it
+        step = (share + np.expm1(-rate * counts).mean()) / (counts * np.exp(-rate * counts)).mean()
+        rate += max(step, 0.0)
+    return float(rate)
 
 
 @register_null("shift", label="shifted in time", units=["windows"], stream=2)

@@ -29,6 +29,7 @@ from pydantic import (
 
 from gmb_hf.base.documents import Document, Many, at, load_yaml, write_yaml
 from gmb_hf.base.errors import InputError, first_of, repeated, unknown
+from gmb_hf.base.escape import cut, html_table
 from gmb_hf.design.candidates import Candidate, Positive, Share, Text
 from gmb_hf.design.event_types import EVENT_TYPES, AlsoEvent, registered_event
 from gmb_hf.design.strata import Stratum
@@ -380,6 +381,24 @@ class Design(Document):
         """The type of event that a field belongs to, where events of this type pass it over."""
         owner = cls.views(name).get("only", event_type)
         return None if owner == event_type or name in EVENT_TYPES[event_type].fields else owner
+
+    def _repr_html_(self) -> str:
+        """What is asked, for a notebook."""
+        rows = (
+            ("task", self.task),
+            ("model", self.model),
+            ("event", self.event_name),
+            ("metric", self.metric),
+            ("protocol", self.protocol),
+            (
+                "horizon, safe gap, burn-in",
+                f"{self.horizon}, {self.safe_gap}, {self.burn_in} steps",
+            ),
+            ("scores", ", ".join(one.name for one in self.candidates) or "not named"),
+            ("budgets, share of runs", ", ".join(f"{one:g}" for one in self.run_budgets)),
+            ("held-out seeds", len(self.seeds_eval) or "not named"),
+        )
+        return html_table(f"Design({cut(self.task or '', 40)!r})", (), rows, len(rows), "fields")
 
     @classmethod
     def minimal(cls, *, horizon: int, safe_gap: int, **fields: Any) -> Self:

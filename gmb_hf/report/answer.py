@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -60,6 +60,9 @@ COMBINATION, BASELINE, RULE = "combination", "baseline", "rule"
 KINDS = _WORDS["kinds"]
 """Signals of different kinds are never ranked together."""
 
+TIERS = _WORDS["tiers"]
+"""What became of a score, best first: what passes, what is not decided, the rest."""
+
 RUNS = {True: "held-out runs", False: "runs"}
 """What the judged runs are called: held out are those that a lock had not seen."""
 
@@ -94,6 +97,13 @@ def kind_of(item: IndicatorRecord) -> str:
     return RULE if known.rule else known.kind
 
 
+def tier_of(item: IndicatorRecord) -> str:
+    """The key in `TIERS` that an indicator belongs to."""
+    if item.label in (SUPPORTED, SCOPE_LIMITED):
+        return "passes"
+    return "undecided" if item.label in (INCONCLUSIVE, UNSTABLE) else "rest"
+
+
 def outcome_counts(at: FirstAlarmPointRecord) -> dict[str, int]:
     """How many runs had each of `OUTCOMES`."""
     return {
@@ -114,6 +124,21 @@ def outcome_shares(at: FirstAlarmPointRecord) -> tuple[dict[str, float], float |
     hundredth = max(1, sum(counts.values())) / 100
     chance = None if at.chance is None else at.chance * at.n_events / hundredth
     return {name: count / hundredth for name, count in counts.items()}, chance
+
+
+_FALSE_SHOWN = 40.0  # of 100 runs
+
+
+def false_scale(shares: Iterable[float], budget: float | None) -> float:
+    """How many of 100 runs with a false alarm a figure has room for, from the shares of its scores.
+
+    What alarms falsely in more runs than that is cut, and says its number: it leaves the room to
+    the others, and does not set the scale.
+    """
+    if budget is None:
+        return 0.0
+    most = max((share for share in shares if share <= _FALSE_SHOWN), default=0.0)
+    return max(12.0, 150 * budget, 1.08 * most)
 
 
 def ends(interval: IntervalRecord | None) -> tuple[float, float]:

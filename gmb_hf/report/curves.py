@@ -13,6 +13,7 @@ from matplotlib.patches import Patch
 from numpy.typing import ArrayLike, NDArray
 
 from gmb_hf.benchmark.scores import Scores
+from gmb_hf.design.design import Design
 from gmb_hf.report import style
 from gmb_hf.report.style import BLUE, INK, MUTED, ORANGE, VERMILION, line_key, note
 from gmb_hf.runs.panel import Panel
@@ -308,7 +309,8 @@ def missed_events(
         said = f"false alarm at {first[run]:,.0f}" if false[run] else "no alarm"
         own.set_title(f"{style.shorten(scores.runs[run], 28)}\n{said}", fontsize=7.5)
         style.step_axis(own, "", ticks=4)
-    figure.suptitle(
+    style.title(
+        figure,
         f"{style.shorten(scores.name, 36)}: {len(without)} of {scores.has_event.sum()} events "
         f"missed{f', the first {count}' if len(without) > count else ''}",
         fontsize=9,
@@ -324,4 +326,86 @@ def missed_events(
         Patch(color=_HORIZON, label="horizon"),
     ]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))
+    return figure
+
+
+# One run: what an operator would have seen.
+
+
+@style.house_style()
+def one_run(
+    scores: Scores,
+    metric: Panel,
+    *,
+    threshold: float | None,
+    alarm: float | None,
+    outcome: str,
+    name: str,
+    design: Design,
+) -> Figure:
+    """The metric of one run above, a score and its threshold below, its event and alarm in both.
+
+    The horizon before the event is shaded, and the steps from there to the end of the safe gap more
+    faintly: an alarm in the one is timely, in the other early, before both false.
+
+    Args:
+        scores: of this run alone, with its event.
+        metric: the column that carries the event, of this run and others.
+        threshold: that this run is judged by; None: none that is finite.
+        alarm: the step of its first alarm before the event; None: there is none.
+        outcome: what the alarm was, in words; "" where nobody says.
+        name: of the score, as it is shown.
+        design: with the horizon and the safe gap.
+    """
+    (run,), event = scores.runs, float(scores.event_step[0])
+    place = metric.runs.index(run)
+    figure = style.new_figure(7.2, 3.6)
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=[1, 1.25])
+    there = metric.present[place]
+    values = style.drawable(metric.values[place][there])
+    above.plot(metric.steps[place][there], values, color=BLUE, linewidth=1.6)
+    known = scores.present[0]
+    below.plot(scores.steps[0][known], style.drawable(scores.values[0][known]), color=INK)
+    handles: list[Artist] = []
+    if threshold is not None:
+        line: Any = {"color": VERMILION, "linewidth": 1.3, "linestyle": style.LONG_DASHED}
+        below.axhline(float(style.drawable(threshold)), **line)
+        handles.append(line_key("threshold", **line))
+    if np.isfinite(event):
+        handles.append(line_key("event t*", color=INK, linewidth=1.2))
+        handles.append(Patch(color=_NARROW, label="horizon: timely"))
+        handles.append(Patch(color=_WIDE, label="up to the safe gap: early"))
+    if alarm is not None:
+        handles.insert(0, line_key("first alarm", color=VERMILION, marker="v", linewidth=1.2))
+    for axes in (above, below):
+        if np.isfinite(event):
+            axes.axvspan(event - design.safe_gap, event - design.horizon, color=_WIDE, lw=0)
+            axes.axvspan(event - design.horizon, event, color=_NARROW, linewidth=0)
+            axes.axvline(event, color=INK, linewidth=1.2)
+        if alarm is not None:
+            axes.axvline(alarm, color=VERMILION, linewidth=1.2)
+    if alarm is not None:
+        at = scores.values[0][known][scores.steps[0][known] == alarm]
+        below.plot([alarm], style.drawable(at[:1]), "v", color=VERMILION, markersize=6)
+    above.set_xlim(0, max(1, int(metric.steps[place].max())))
+    if len(values) and np.nanmin(values) >= 0 and np.nanmax(values) <= 1:
+        above.set_ylim(-0.02, 1.03)
+        style.rate_axis(above.yaxis)
+    _, called = _METRICS.get(metric.name, ("", metric.name))
+    above.set_ylabel(style.shorten(called, 24))
+    below.set_ylabel("score")
+    style.step_axis(below, "training step")
+    said = [f"run {style.shorten(run, 28)}", outcome]
+    if np.isfinite(event) and alarm is not None:
+        said.append(f"{event - alarm:,.0f} steps before the event")
+    style.title(
+        figure,
+        f"{style.shorten(name, 48)}: {', '.join(filter(None, said))}",
+        x=0.01,
+        ha="left",
+        fontsize=10,
+        weight="bold",
+    )
+    if handles:
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=7)
     return figure

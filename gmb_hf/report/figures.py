@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,6 +35,7 @@ from gmb_hf.report.answer import (
     RankedVerdicts,
     answer,
     ends,
+    false_scale,
     group_of,
     judged_by,
     kind_of,
@@ -235,17 +235,14 @@ def _beside(axes: Axes, x: float, row: float, text: str, **look: Any) -> Text:
 
 def _named(figure: Figure, axes: Axes, title: str, about: str) -> None:
     """A title over the whole figure, and what it is about above its panels."""
-    wide = int(12 * figure.get_figwidth())
-    figure.suptitle(
-        textwrap.fill(shorten(title, 120), wide), x=0.01, ha="left", fontsize=10, weight="bold"
-    )
+    style.title(figure, title, x=0.01, ha="left", fontsize=10, weight="bold")
     look: Any = {"fontsize": 6.8, "weight": "normal", "color": MUTED}
-    axes.set_title(about and textwrap.fill(shorten(about, 150), int(1.4 * wide)), **look)
+    # Names stand to the left of the panels.
+    style.wrapped(axes.set_title(shorten(about, 150), **look), 0.58 * figure.get_figwidth())
 
 
 # The answer by runs: what happens to 100 runs if somebody acts on the first alarm.
 
-_FALSE_SHOWN = 40.0  # of 100 runs
 _FIRST_MOST = {"monitor": 10, "task": 6, "undeclared": 14, "oracle": 4, "control": 4}
 _LOOKS: dict[str, Any] = {
     "false": {"color": VERMILION},
@@ -286,9 +283,7 @@ def first_alarm(found: RankedVerdicts, *, subtitle: str) -> Figure:
     axes = figure.subplots()
     rows = _lay_rows(axes, lines)
     shares = {row: outcome_shares(at) for row, item in rows if (at := found.point(item))}
-    highest = max((own["false"] for own, _ in shares.values()), default=0.0)
-    # A bar of false alarms in most runs is cut and shows its number, which leaves space for others.
-    low = -max(10.0, 150 * budget, min(_FALSE_SHOWN, 1.08 * highest))
+    low = -false_scale((own["false"] for own, _ in shares.values()), budget)
     axes.set_xlim(low, 100.4)
     for x, head in ((1.1, "detected"), (1.2, "chance")):
         _beside(axes, x, 0, head, ha="right")
@@ -496,7 +491,8 @@ def label_summary(found: RankedVerdicts, *, subtitle: str) -> Figure:
         _draw_gates(axes, measured, unit)
         axes.set_title(title, fontsize=8)
     _named(figure, labels, found.title, "")
-    figure.supxlabel(shorten(subtitle, 150), fontsize=6.8, color=MUTED)
+    below = figure.supxlabel(shorten(subtitle, 150), fontsize=6.8, color=MUTED)
+    style.wrapped(below, 0.98 * figure.get_figwidth())
     keys = [Patch(color=colour, label=state) for state, (colour, _) in STATES.items()]
     figure.legend(handles=keys, loc="outside lower right", ncols=3, fontsize=7)
     return figure
@@ -531,8 +527,13 @@ def _draw_gates(axes: Axes, rows: Sequence[tuple[int, ScoreRow]], unit: str) -> 
 # Every figure of an evaluation, by the names in `FIGURES` of the report.
 
 
+ROWS_FROM = 8
+"""The fewest scores, controls among them, whose gates and lead times are drawn, a row or a panel
+for each: of fewer the tables and the page say all."""
+
+
 def draw(results: Results) -> dict[str, Figure]:
-    """Every figure that results have the data for, by the names in `FIGURES`."""
+    """Every figure that a report of these results shows, by the names in `FIGURES`."""
     found, design = answer(results), judged_by(results)
     # The reference has its settings in place of a design; its labels need no summary.
     fixed = design if isinstance(design, Design) else None
@@ -542,13 +543,14 @@ def draw(results: Results) -> dict[str, Figure]:
     strict, eps = results.x_protocol == "strict", design.fpr_eps
     if found.budget is not None:
         figures["first"] = first_alarm(found, subtitle=subtitle(results))
-    if fixed is not None:
+    many = len(found.ranked) >= ROWS_FROM
+    if fixed is not None and many:
         figures["summary"] = label_summary(found, subtitle=subtitle(results))
-    if design.fpr_targets:
+    if design.fpr_targets and many:
         same = follow(results, "x_calibration.method") == "in_sample"
         on = "the runs calibrated on" if same else RUNS[found.locked]
         figures["fpr"] = fpr_control(found.ranked, eps=eps, cap=strict, measured_on=on)
-    every = [leads_of(item, found.target, found.budget) for item in found.ranked]
+    every = [leads_of(item, found.target, found.budget) for item in found.ranked if many]
     leads = [one for one in every if one is not None]
     if leads:
         least = design.lead_target if fixed is None else fixed.lead_least
@@ -571,12 +573,11 @@ def plot(results: Results) -> Figure:
     found = answer(results)
     if found.ranked and found.budget is not None:
         return first_alarm(found, subtitle=subtitle(results))
-    figure = draw(results).get("summary")
-    if figure is None:
+    if not found.ranked or not isinstance(judged_by(results), Design):
         what = "there are no first alarms to draw, and no design (x_prereg) for what is by windows"
         what = what if results.indicators else "there is no score to draw"
         raise InputError(f"results: {what}; evaluate the runs with gmb evaluate")
-    return figure
+    return label_summary(found, subtitle=subtitle(results))
 
 
 def featured(found: RankedVerdicts, count: int = 6) -> tuple[IndicatorRecord, ...]:

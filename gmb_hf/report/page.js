@@ -4,7 +4,8 @@ document.addEventListener("DOMContentLoaded", () => {
 
   const details = new Map();
   const openers = new Map();
-  const { table, rows, heads, showAll } = arrangeTable(
+  const showRuns = arrangeRuns(page);
+  const { rows, width, showAll } = arrangeTable(
     (row) => details.get(row), (row) => openers.get(row).isOpen());
 
   // A score opens below its row; its details are drawn when it is first opened.
@@ -19,12 +20,14 @@ document.addEventListener("DOMContentLoaded", () => {
     const isOpen = () => button.getAttribute("aria-expanded") === "true";
     const toggle = (open) => {
       if (open && !details.has(row)) {
-        const cell = element("td", { colspan: String(heads.length) });
+        const cell = element("td", { colspan: String(width()) });
         const detail = element("tr", { class: "detail", id: `detail-${place}` }, cell);
         details.set(row, detail);
         row.after(detail);
-        const width = Math.min(table.parentElement.clientWidth, table.clientWidth || Infinity);
-        cell.append(opened(page.scores[place], page, width));
+        const table = row.closest("table");
+        const room = Math.min(table.parentElement.clientWidth, table.clientWidth || Infinity);
+        cell.append(opened(page.scores[place], page, room));
+        if (showRuns) cell.firstChild.prepend(runsButton(Number(place)));
         button.setAttribute("aria-controls", detail.id);
       }
       button.setAttribute("aria-expanded", String(open));
@@ -38,10 +41,18 @@ document.addEventListener("DOMContentLoaded", () => {
     return { isOpen, toggle };
   }
 
+  function runsButton(place) {
+    const button = element("button", { type: "button", class: "to-runs" }, "Its runs as curves");
+    button.addEventListener("click", () => showRuns(place));
+    return button;
+  }
+
   function followHash() {
     const row = rows.find((one) => `#${one.id}` === location.hash);
     if (!row) return;
     if (row.hidden) showAll();
+    const part = row.closest("details");
+    if (part) part.open = true;
     openers.get(row).toggle(true);
     row.scrollIntoView({ block: "start" });
   }

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from markupsafe import Markup
 
 from gmb_hf._version import __version__
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import one_line, steps
-from gmb_hf.base.files import write_text
+from gmb_hf.base.files import parse_json, write_text
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import follow
 from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord, FirstAlarmRecord
@@ -39,6 +39,7 @@ from gmb_hf.report.answer import (
     KINDS,
     OTHER_REPORTS,
     OUTCOMES,
+    TIERS,
     Detection,
     RankedVerdicts,
     answer,
@@ -46,6 +47,7 @@ from gmb_hf.report.answer import (
     calibration_sentence,
     ends,
     events_sentence,
+    false_scale,
     judged_by,
     kind_of,
     outcome_counts,
@@ -54,15 +56,26 @@ from gmb_hf.report.answer import (
     reason,
     shown_name,
     subtitle,
+    tier_of,
 )
 from gmb_hf.report.sheet import frame, template
 from gmb_hf.report.tables import budget_tables, score_columns, score_rows, units
 
+CURVES = "curves.json"
+"""Beside results.yaml: the curves of runs that the page shows, see `gmb_hf.report.run_curves`."""
+
 SCRIPTS = ("table.js", "score.js")
 """Sorting and filtering of a table, and the charts of a score: what other pages use, too."""
 _UNDECLARED = "undeclared"
-CLASSES = {**KINDS, _UNDECLARED: GROUPS["undeclared"]}
-_MOST = {"label-free": 14, _UNDECLARED: 14, "label-using": 4, BASELINE: 4}
+_LAST = ("label-using", BASELINE)
+CLASSES = {
+    **{name: heading for name, heading in KINDS.items() if name not in _LAST},
+    _UNDECLARED: GROUPS["undeclared"],
+    **{name: KINDS[name] for name in _LAST},
+}
+_MOST = {"label-free": 8, _UNDECLARED: 8, "label-using": 4, BASELINE: 4}
+_ROOM = 14  # bars that stand above the table unfolded, and one of each further class
+_Shown = TypeVar("_Shown")
 
 
 def baseline_name(name: str) -> str:
@@ -100,7 +113,18 @@ def remake_page(source: str | Path, out: str | Path | None = None) -> Path:
     target = file.parent / "report.html" if out is None else Path(out)
     if target.suffix not in (".html", ".htm"):
         raise InputError(f"--out {out}: the report is a page; end its name in .html")
-    return write_page(Results.read(file), target, folder=file.parent)
+    results = Results.read(file)
+    return write_page(results, target, folder=file.parent, curves=read_curves(results, file.parent))
+
+
+def read_curves(results: Results, folder: str | Path) -> Mapping[str, Any] | None:
+    """The curves that lie beside a results file; None where there are none of these results."""
+    path = Path(folder) / CURVES
+    try:
+        held = parse_json(path.read_text(encoding="utf-8"), where=str(path))
+    except (OSError, ValueError):
+        return None
+    return held if isinstance(held, dict) and held.get("results") == results.x_checksum else None
 
 
 def render_page(
@@ -109,6 +133,7 @@ def render_page(
     folder: str | Path | None = None,
     note: str | None = None,
     next_command: str | None = None,
+    curves: Mapping[str, Any] | None = None,
 ) -> str:
     """The page as HTML.
 
@@ -117,33 +142,35 @@ def render_page(
         folder: where the results file lies, for the definition of done to look into the table.
         note: a remark below the answer.
         next_command: what to type next.
+        curves: of the runs, from `run_curves.curves_of`; the page has none where not given.
     """
     found, design = answer(results), results.design  # which is parsed anew at each call
     said = contents(results, found, folder=folder, note=note, next_command=next_command)
     runs, rows = _runs(results.event), list(enumerate(score_rows(found, found.ranked)))
-    scores = [_score(item, design, found, runs) for item in found.ranked]
+    whys: dict[str, int] = {}
+    scores = [_score(item, design, found, runs, whys) for item in found.ranked]
+    kinds = [class_of(item) for item in found.ranked]
     data = {
         "runs": [one._asdict() for one in runs],
         "design": timing(design),
         "by": "windows" if found.budget is None else "runs",
         "scores": scores,
+        "whys": list(whys),
     }
     writer = follow(results, "x_provenance.package_version")
     return template("page.html.j2").render(
-        **frame((*SCRIPTS, "page.js")),
+        **frame((*SCRIPTS, "runs.js", "page.js")),
         **said,
         data=Markup(embedded(data)),
+        curves=curves and Markup(embedded(curves)),
         subtitle=subtitle(results),
         newer=bool(writer) and _release(writer) > _release(__version__),
         no_design=design is None and judged_by(results) is None,
         unsound=_unsound(found, scores),
         bars=_bars(found),
         units=units(found),
-        classes=[
-            (name, heading, own)
-            for name, heading in CLASSES.items()
-            if (own := [pair for pair in rows if class_of(pair[1].item) == name])
-        ],
+        tiers=_tiers((row.item, (place, row)) for place, row in rows),
+        classes={name: kinds.count(name) for name in CLASSES if name in kinds},
         labels=list(dict.fromkeys(item.label for item in found.ranked)),
         every_label=LABELS,
         shown_name=shown_name,
@@ -231,21 +258,50 @@ class _Bar(NamedTuple):
     chance: float | None
     detection: Detection
     said: str
+    cut: bool = False  # more false alarms than the axis has room for
+
+
+class _Tier(NamedTuple):
+    """Scores with one outcome, by class; folded are those that do not pass, beside others."""
+
+    name: str
+    heading: str
+    folded: bool
+    size: int
+    groups: list[Any]
 
 
 class _Bars(NamedTuple):
-    """All of them on one axis from `low`, each class with its first ones, and the others."""
+    """All of them on one axis from `low`, by tier: of each class the first ones, and the others."""
 
     low: float
     words: Mapping[str, str]
-    groups: list[tuple[str, list[_Bar], list[_Bar]]]
+    tiers: list[_Tier]
+
+
+def _tiers(placed: Iterable[tuple[IndicatorRecord, _Shown]]) -> list[_Tier]:
+    """What is shown of scores by tier, then by class as (its name, its heading, what is shown)."""
+    found: dict[str, dict[str, list[_Shown]]] = {tier: {} for tier in TIERS}
+    for item, shown in placed:
+        found[tier_of(item)].setdefault(class_of(item), []).append(shown)
+    alone = sum(map(bool, found.values())) == 1
+    return [
+        _Tier(
+            tier,
+            TIERS[tier],
+            tier == "rest" and not alone,
+            sum(map(len, classes.values())),
+            [(name, CLASSES[name], classes[name]) for name in CLASSES if name in classes],
+        )
+        for tier, classes in found.items()
+        if classes
+    ]
 
 
 def _bars(found: RankedVerdicts) -> _Bars:
     """The first figure: by runs five outcomes; by windows the share of covered events."""
     words = OUTCOMES if found.budget is not None else {"timely": "covered", "miss": "miss"}
-    classes: dict[str, list[_Bar]] = {kind: [] for kind in CLASSES}
-    low = 0.0 if found.budget is None else max(10.0, 150 * found.budget)
+    shown: list[tuple[IndicatorRecord, _Bar]] = []
     for place, item in enumerate(found.ranked):
         at, detection = found.point(item), found.detection(item)
         if at is not None:
@@ -258,18 +314,21 @@ def _bars(found: RankedVerdicts) -> _Bars:
         said = ", ".join(f"{words[name]} {share:.0f}" for name, share in shares.items() if share)
         if at is not None and at.answer == "ABSTAIN":
             said = "abstains: no finite threshold keeps the budget"
-        low = min(100.0, max(low, 1.08 * shares.get("false", 0.0)))
         known = place, shown_name(item), item.x_alarm_eligible
-        classes[class_of(item)].append(_Bar(*known, shares, chance, detection, said))
-    groups = []
-    for kind, bars in classes.items():
-        most = _MOST.get(kind, 8)
-        most = len(bars) if len(bars) <= most + 1 else most
-        if bars:
-            groups.append((CLASSES[kind], bars[:most], bars[most:]))
-    every = [one for _, *both in groups for bars in both for one in bars]
-    seen = {name: said for name, said in words.items() if any(b.shares.get(name) for b in every)}
-    return _Bars(-low, seen, groups)
+        shown.append((item, _Bar(*known, shares, chance, detection, said)))
+    low = false_scale((bar.shares.get("false", 0.0) for _, bar in shown), found.budget)
+    shown = [(item, bar._replace(cut=bar.shares.get("false", 0.0) > low)) for item, bar in shown]
+    seen = {name: said for name, said in words.items() if any(b.shares.get(name) for _, b in shown)}
+    tiers, room = [], _ROOM
+    for tier in _tiers(shown):
+        groups = []
+        for name, heading, bars in tier.groups:
+            most = _MOST.get(name, 6) if tier.folded else max(1, min(_MOST.get(name, 6), room))
+            most = len(bars) if len(bars) <= most + 1 else most  # one more takes no more room
+            groups.append((heading, bars[:most], bars[most:]))
+            room -= min(most, len(bars))
+        tiers.append(tier._replace(groups=groups))
+    return _Bars(-low, seen, tiers)
 
 
 def class_of(item: IndicatorRecord) -> str:
@@ -333,9 +392,15 @@ def alarms_of(
 
 
 def _score(
-    item: IndicatorRecord, design: Design | None, found: RankedVerdicts, runs: Sequence[Run]
+    item: IndicatorRecord,
+    design: Design | None,
+    found: RankedVerdicts,
+    runs: Sequence[Run],
+    whys: dict[str, int],
 ) -> dict[str, Any]:
-    """Everything about one score that its row does not say."""
+    """Everything about one score that its row does not say; `whys` numbers the reasons for which a
+    number is missing, which many share."""
+    lacking = item.x_null_reasons
     first, at, point = item.x_first_alarm, found.point(item), item.point(found.target)
     alarms, detection = None, found.detection(item)
     if first is not None and at is not None and design is not None:
@@ -369,7 +434,7 @@ def _score(
         "support": item.diagnostics.effective_support_size,
         "ties": item.diagnostics.tie_dominance,
         "comments": item.diagnostics.comments,
-        "missing": list(item.x_null_reasons.items()),
+        "missing": [(name, whys.setdefault(why, len(whys))) for name, why in lacking.items()],
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gmb_hf.base import escape
 from gmb_hf.base.errors import InputError
@@ -23,7 +23,8 @@ from gmb_hf.report.answer import (
     answer,
     group_of,
 )
-from gmb_hf.report.page import contents, write_page
+from gmb_hf.report.page import CURVES, contents, embedded, write_page
+from gmb_hf.report.run_curves import curves_of
 from gmb_hf.report.sheet import template
 from gmb_hf.report.tables import (
     events_table,
@@ -128,16 +129,23 @@ def headline_tables(found: RankedVerdicts, items: Sequence[IndicatorRecord]) -> 
 
 
 def write_evaluation(
-    results: Results, folder: str | Path, figures: Mapping[str, Figure], **said: str | None
+    results: Results,
+    folder: str | Path,
+    figures: Mapping[str, Figure],
+    *,
+    curves: Mapping[str, Any] | None = None,
+    **said: str | None,
 ) -> list[Path]:
     """Write an evaluation to a folder, which is made if it is not there; every file atomically.
 
-    Figures are by the names in `FIGURES`; `note` and `next_command` are of the report, see
-    `render_report`. Returns the files: report.md first, then report.html, results.yaml, tables and
-    figures.
+    Figures are by the names in `FIGURES`; `curves` are of the runs, see `curves_of`; `note` and
+    `next_command` are of the report, see `render_report`. Returns the files: report.md first, then
+    report.html, results.yaml, tables, the curves and figures.
     """
     place, shown = Path(folder), {}
     written = [results.write(place / "results.yaml"), *write_tables(results, place / "tables")]
+    if curves is not None:
+        written.append(write_text(place / CURVES, embedded(curves) + "\n"))
     if figures:
         from gmb_hf.report.style import save_figure
     for name, file in FIGURES.items():
@@ -145,7 +153,7 @@ def write_evaluation(
             written += save_figure(figures[name], place / "figures" / file)
             shown[name] = f"figures/{file}.png"
     text = render_report(results, figures=shown, folder=place, **said)
-    page = write_page(results, place / "report.html", folder=place, **said)
+    page = write_page(results, place / "report.html", folder=place, curves=curves, **said)
     return [write_text(place / "report.md", text), page, *written]
 
 
@@ -157,8 +165,8 @@ def publish(
     next_command: str | None = None,
     figures: bool = True,
 ) -> list[Path]:
-    """Write results.yaml, report.md, report.html, tables/ and figures/; returns the files, the
-    report first.
+    """Write results.yaml, report.md, report.html, curves.json, tables/ and figures/; returns the
+    files, the report first.
 
     Args:
         found: what was judged, or put through the reference's computation.
@@ -171,7 +179,10 @@ def publish(
         from gmb_hf.report.figures import draw_with_runs
 
         drawn = draw_with_runs(found)
-    return write_evaluation(found.results, out, drawn, note=note, next_command=next_command)
+    curves = curves_of(found) if isinstance(found, Evaluation) else None
+    return write_evaluation(
+        found.results, out, drawn, curves=curves, note=note, next_command=next_command
+    )
 
 
 def refuse_others(folder: str | Path, **made_of: str | None) -> None:

@@ -33,7 +33,8 @@ function opened(score, page, width) {
   box.append(element("p", { class: "dim" }, about(score)));
   if (score.missing.length) {
     box.append(folded(`Why ${score.missing.length} numbers are missing`, () =>
-      grid("Numbers that do not exist", ["number", "why"], score.missing, [0, 1])));
+      grid("Numbers that do not exist", ["number", "why"],
+        score.missing.map(([number, why]) => [number, page.whys[why]]), [0, 1])));
   }
   return box;
 }

@@ -8,9 +8,7 @@ document.addEventListener("DOMContentLoaded", () => {
     const rows = [...body.rows];
     const heads = [...table.tHead.rows[0].cells];
     heads.forEach((head, column) => {
-      const button = element("button", { type: "button" }, head.textContent);
-      head.replaceChildren(button);
-      button.addEventListener("click", () => {
+      sortable(head, () => {
         const now = head.getAttribute("aria-sort");
         const next = now === "descending" ? "ascending" : now === "ascending" ? null : "descending";
         for (const one of heads) one.removeAttribute("aria-sort");

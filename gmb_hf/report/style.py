@@ -7,6 +7,7 @@ told by colour alone, so that figures also read in grayscale.
 from __future__ import annotations
 
 import io
+import textwrap
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import AbstractPathEffect, Normal, Stroke
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike, NDArray
 
@@ -102,12 +104,19 @@ def house_style() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _any_script() -> Iterator[None]:
+    """A name in a script that the font lacks is drawn as boxes, unsaid; the tables spell it."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        yield
+
+
 class NotebookFigure(Figure):
     """A figure that a notebook shows as the value of a cell, with or without pyplot."""
 
     def _repr_png_(self) -> bytes:
-        with house_style(), warnings.catch_warnings(), io.BytesIO() as page:
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        with house_style(), _any_script(), io.BytesIO() as page:
             self.savefig(page, format="png", dpi=_SCREEN_DPI)
             return page.getvalue()
 
@@ -115,6 +124,32 @@ class NotebookFigure(Figure):
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure of this size in inches, laid out without overlaps."""
     return NotebookFigure(figsize=(width, height), layout="constrained")
+
+
+def title(figure: Figure, text: str, **look: Any) -> Text:
+    """A title over a whole figure, in as many lines as it takes to lie within its width.
+
+    The figure grows by the lines that it takes more than one. `look` is of `Figure.suptitle`.
+    """
+    shown = wrapped(figure.suptitle(text, **look), 0.98 * figure.get_figwidth())
+    more = shown.get_text().count("\n")
+    figure.set_figheight(figure.get_figheight() + more * 1.25 * float(shown.get_fontsize()) / 72)
+    return shown
+
+
+def wrapped(shown: Text, room: float) -> Text:
+    """A text of a figure, broken into lines of at most `room` inches."""
+    text, figure = shown.get_text(), shown.get_figure(root=True)
+    if not text or figure is None:
+        return shown
+    with _any_script():
+        across = shown.get_window_extent().width / figure.dpi
+        width = int(len(text) * min(1.0, room / max(across, 1e-9)))
+        while across > room and width:
+            shown.set_text(textwrap.fill(text, width))
+            across = shown.get_window_extent().width / figure.dpi
+            width -= 1
+    return shown
 
 
 def panel_grid(
@@ -146,9 +181,7 @@ def save_figure(
     """
     written, stem = [], Path(path)
     layout, dpi = figure.get_layout_engine(), figure.dpi
-    with house_style(), warnings.catch_warnings():
-        # A name in a script that the font lacks is drawn as boxes; the tables spell it.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+    with house_style(), _any_script():
         if layout is not None:
             figure.set_dpi(DPI)
             layout.execute(figure)

@@ -7,34 +7,37 @@ const remembered = {
   set(value) { try { localStorage.setItem("gmb-theme", value); } catch { /* not remembered */ } },
 };
 if (["light", "dark"].includes(remembered.get())) root.dataset.theme = remembered.get();
+root.classList.add("js");
 
-// The table `#table` is sorted within each class, or all classes together where `#apart` says so;
-// `#filters` choose its rows. Below a row stays what `below(row)` gives, if `opened(row)`. Only rows
+// The tables of scores are sorted within each class, or all classes together where `#apart` says so;
+// `#filters` choose their rows. Below a row stays what `below(row)` gives, if `opened(row)`. Only rows
 // that are `within` are shown; `after` is told how many match of each class, shown or not.
 function arrangeTable(below = () => null, opened = () => false, within = () => true, after = () => {}) {
   const find = (id) => document.getElementById(id);
-  const table = find("table");
-  const bodies = [...table.tBodies];
-  const rows = [...table.querySelectorAll("tr.score")];
-  const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
-  const merged = document.createElement("tbody");
+  const tables = [...document.querySelectorAll("table.scores")].map((table) => {
+    const bodies = [...table.tBodies];
+    const heads = [...table.tHead.rows[table.tHead.rows.length - 1].cells];
+    const rows = [...table.querySelectorAll("tr.score")];
+    return { table, bodies, heads, rows, merged: document.createElement("tbody") };
+  });
+  const rows = tables.flatMap((one) => one.rows);
+  const home = new Map(rows.map((row) => [row, row.parentNode]));
   const together = () => Boolean(find("apart")) && !find("apart").checked;
   let sorted = null;
 
-  heads.forEach((head, column) => {
-    const button = element("button", { type: "button" }, head.textContent);
-    head.replaceChildren(button);
-    button.addEventListener("click", () => {
-      const first = head.dataset.type === "number" ? "descending" : "ascending";
-      const other = first === "descending" ? "ascending" : "descending";
-      const now = head.getAttribute("aria-sort");
-      const next = now === first ? other : now === other ? null : first;
-      for (const one of heads) one.removeAttribute("aria-sort");
-      if (next) head.setAttribute("aria-sort", next);
-      sorted = next && { column, type: head.dataset.type, sign: next === "ascending" ? 1 : -1 };
-      arrange();
-    });
-  });
+  // A click anywhere in a heading sorts, best first: the other way round, then as it was.
+  for (const { heads } of tables) heads.forEach((head, column) => sortable(head, () => {
+    const first = head.dataset.best || (head.dataset.type === "number" ? "descending" : "ascending");
+    const other = first === "descending" ? "ascending" : "descending";
+    const now = head.getAttribute("aria-sort");
+    const next = now === first ? other : now === other ? null : first;
+    for (const table of tables) {
+      for (const one of table.heads) one.removeAttribute("aria-sort");
+      if (next) table.heads[column].setAttribute("aria-sort", next);
+    }
+    sorted = next && { column, type: head.dataset.type, sign: next === "ascending" ? 1 : -1 };
+    arrange();
+  }));
 
   function compare(a, b) {
     if (sorted) {
@@ -47,14 +50,13 @@ function arrangeTable(below = () => null, opened = () => false, within = () => t
   }
 
   function arrange() {
-    const order = [...rows].sort(compare);
     const apart = !together();
-    if (apart) merged.remove(); else table.append(merged);
-    const home = new Map(bodies.map((body) => [body.dataset.kind, body]));
-    for (const body of bodies) body.hidden = !apart;
-    for (const row of order) {
-      const detail = below(row);
-      (apart ? home.get(row.dataset.kind) : merged).append(row, ...(detail ? [detail] : []));
+    for (const { table, merged, rows: own } of tables) {
+      if (apart) merged.remove(); else table.append(merged);
+      for (const row of [...own].sort(compare)) {
+        const detail = below(row);
+        (apart ? home.get(row) : merged).append(row, ...(detail ? [detail] : []));
+      }
     }
     filter();
   }
@@ -89,12 +91,24 @@ function arrangeTable(below = () => null, opened = () => false, within = () => t
       if (fits) matches[row.dataset.kind] = (matches[row.dataset.kind] || 0) + 1;
       const shown = fits && within(row);
       row.hidden = !shown;
-      if (shown) any.add(row.dataset.kind);
+      if (shown) any.add(home.get(row));
       const detail = below(row);
       if (detail) detail.hidden = !shown || !opened(row);
       count += shown;
     }
-    for (const body of bodies) body.hidden = together() || !any.has(body.dataset.kind);
+    const chosen = words.length > 0 || Object.values(pressed).some((one) => one.size);
+    for (const { table, bodies } of tables) {
+      for (const body of bodies) body.hidden = together() || !any.has(body);
+      const matches = bodies.some((body) => any.has(body));
+      table.parentNode.hidden = chosen && !matches;
+      // What is asked for is shown, in a part that was folded too.
+      const part = table.closest("details");
+      if (part) {
+        part.hidden = chosen && !matches;
+        if (chosen && !part.open) part.open = part.wasFolded = true;
+        else if (!chosen && part.wasFolded) part.open = part.wasFolded = false;
+      }
+    }
     find("none").hidden = count > 0 || !rows.length;
     find("count").textContent = `${count} of ${rows.filter(within).length} scores shown`;
     after(matches);
@@ -107,8 +121,29 @@ function arrangeTable(below = () => null, opened = () => false, within = () => t
     filter();
   }
 
+  // The columns by windows are folded where there are others.
+  const byWindows = find("by-windows");
+  const width = () => (tables.length && byWindows && !byWindows.checked
+    ? tables[0].heads.filter((head) => !head.classList.contains("windows")).length
+    : tables.length ? tables[0].heads.length : 0);
+  function fold() {
+    for (const { table } of tables) {
+      table.classList.toggle("folded", Boolean(byWindows) && !byWindows.checked);
+      for (const cell of table.querySelectorAll("tr.heading > th, tr.detail > td")) cell.colSpan = width();
+    }
+  }
+  if (byWindows) byWindows.addEventListener("change", fold);
+
+  fold();
   filter();
-  return { table, rows, heads, showAll, filter };
+  return { rows, width, showAll, filter };
+}
+
+// A heading that a click anywhere in it, or its button by the keyboard, sorts by.
+function sortable(head, sort) {
+  head.replaceChildren(element("button", { type: "button" }, head.textContent));
+  head.classList.add("sorts");
+  head.addEventListener("click", sort);
 }
 
 function themeButton(button) {

@@ -130,6 +130,7 @@ class ScoreColumn:
         interval: where its 95% interval is, if it has one.
         answer: where it is said that no finite threshold keeps the budget ("ABSTAIN").
         from_width: the narrowest terminal that shows it.
+        best: "high" or "low": which end of it is the better one.
     """
 
     unit: Unit
@@ -142,6 +143,7 @@ class ScoreColumn:
     interval: str = ""
     answer: str = ""
     from_width: int = 0
+    best: str = "high"
 
     @property
     def full(self) -> str:

@@ -24,7 +24,15 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.text import Text
 
 from gmb_hf.base.errors import InputError, choose, positive_int
@@ -56,6 +64,9 @@ class Listener:
     def measured(self, seeds: Sequence[int], found: Mapping[str, Any]) -> None:
         """A checkpoint's row of each of these seeds: by observable, and `step`, an array [S]."""
 
+    def show(self, text: str) -> None:
+        """What is being done, in a few words; empty: nothing but steps."""
+
 
 class _Rate(ProgressColumn):
     """So many units a second."""
@@ -81,8 +92,9 @@ class TrainingBar:
 
     def __init__(self, total: int, done: int = 0, console: Console | None = None) -> None:
         self._progress = Progress(
+            SpinnerColumn(),  # moves before the first unit is done, too
             TextColumn("[bold]training"),
-            BarColumn(bar_width=12),
+            BarColumn(bar_width=10),
             TextColumn("{task.percentage:>3.0f}%"),
             _Rate(),
             TextColumn("{task.fields[shown]}"),

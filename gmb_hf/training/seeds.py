@@ -240,7 +240,11 @@ def train_group(
 
     while True:
         at_checkpoint = stack.step % training.checkpoint_every == 0
+        if compiling := stack.compiles:
+            tell("show", "compiling")
         losses, logits = stack.gradients(keep_logits=at_checkpoint)
+        if compiling:
+            tell("show", "")
         if at_checkpoint and rows.last < stack.step:
             may_diverge = config.draws.any and rows.steps
             diverged = torch.where(~losses.isfinite())[0].tolist() if may_diverge else []

@@ -374,6 +374,7 @@ class CompiledLosses:
     Attributes:
         works: False once compiling has failed, or has given other losses than the plain forward;
             the caller then goes on without it.
+        proved: whether it has been compiled, and gave the same losses.
     """
 
     def __init__(self, forward: EquationForward) -> None:
@@ -384,7 +385,7 @@ class CompiledLosses:
         # Its search for a compiler warns of a CUDA that is not there, also where none is asked for.
         logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)
         self._plain, self._losses = losses, torch.compile(losses, dynamic=False)
-        self._proved = False
+        self.proved = False
         self.works = True
 
     def __call__(self, weights: Weights) -> tuple[Tensor, Tensor] | None:
@@ -392,19 +393,19 @@ class CompiledLosses:
         try:
             found: tuple[Tensor, Tensor] = self._losses(weights)
         except Exception as error:
-            if self._proved:
+            if self.proved:
                 raise
             # Whatever the compiler of this machine lacks, training goes on without it.
             self._give_up(f"does not work here ({type(error).__name__})")
             return None
-        if not self._proved:
+        if not self.proved:
             # Kernels that torch cached under another instruction set have given NaN.
             with torch.no_grad():
                 expected = self._plain(weights)[0]
             if not torch.allclose(found[0], expected, rtol=1e-3, atol=1e-5, equal_nan=True):
                 self._give_up("gives other losses here than the plain forward")
                 return None
-        self._proved = True
+        self.proved = True
         return found
 
     def _give_up(self, why: str) -> None:
@@ -562,6 +563,11 @@ class SeedStack(StackedModel):
 
     def __len__(self) -> int:
         return len(self.seeds)
+
+    @property
+    def compiles(self) -> bool:
+        """Whether the next gradients are compiled first, which takes its time."""
+        return self._compiled is not None and self._compiled.works and not self._compiled.proved
 
     def of_training_rows(self, name: str, part: slice = slice(None)) -> NDArray[Any]:
         """A field of `TaskData` on every seed's training rows, or on part of them: [S, n, ...]."""

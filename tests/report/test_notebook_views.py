@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import warnings
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 import gmb_hf
@@ -20,6 +22,7 @@ from gmb_hf.base.documents import Section
 from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.evaluate import Evaluation, evaluate_runs
 from gmb_hf.crucible.scoreboard import Scoreboard, make_scoreboard
+from gmb_hf.report.style import house_style
 from gmb_hf.report.tables import first_alarm, gate_summary
 
 LOCK = Path(__file__).parents[1] / "golden" / "inputs" / "lock.yaml"
@@ -76,11 +79,12 @@ def shown(results: Results) -> dict[str, Any]:
         "log": log,
         "panel": log.panel("x"),
         "lock": Lock.read(LOCK),
+        "design": Lock.read(LOCK).design,
         "scoreboard": scoreboard(),
     }
 
 
-@pytest.mark.parametrize("kind", ["results", "log", "panel", "lock", "scoreboard"])
+@pytest.mark.parametrize("kind", ["results", "log", "panel", "lock", "design", "scoreboard"])
 def test_it_is_a_line_and_a_small_table(results: Results, kind: str):
     value = shown(results)[kind]
     assert len(repr(value)) < 300
@@ -139,6 +143,7 @@ def test_names_are_escaped_and_cut(results: Results):
         hostile.panel(HOSTILE)._repr_html_(),
         scoreboard(HOSTILE)._repr_html_(),
         renamed(results, HOSTILE)._repr_html_(),
+        Design.minimal(horizon=5, safe_gap=9, task=HOSTILE)._repr_html_(),
     ]
     for page in pages:
         assert "<script" not in page
@@ -211,6 +216,29 @@ def test_results_are_drawn(results: Results):
     assert results.indicators[0].name in texts
     assert figure._repr_png_().startswith(b"\x89PNG")  # type: ignore[attr-defined]
     assert type(gmb_hf.plot(results)) is type(figure)
+
+
+@pytest.mark.parametrize("by_windows", [False, True])
+@pytest.mark.parametrize("task", ["m", "W" * 300, "a task of many words " * 20, HOSTILE])
+def test_no_text_of_a_figure_runs_out_of_it(results: Results, task: str, by_windows: bool):
+    supported = {"label": "SUPPORTED_FOR_ALARM"}
+    update = supported | ({"x_first_alarm": None} if by_windows else {})
+    items = tuple(item.model_copy(update=update) for item in renamed(results, task).indicators[:9])
+    boundary = results.boundary.model_copy(update={"task": task, "model": task})
+    made = results.model_copy(update={"indicators": items, "boundary": boundary})
+    figure = made.plot()
+    heads = [*figure.texts, *(axes.title for axes in figure.axes)]
+    heads += [text for axes in figure.axes for text in (axes._left_title, axes._right_title)]
+    shown = [text for text in heads if text.get_text()]
+    assert any("may raise an alarm" in text.get_text().replace("\n", " ") for text in shown)
+    with house_style(), warnings.catch_warnings():  # fonts, of which none has every letter
+        warnings.simplefilter("ignore")
+        FigureCanvasAgg(figure).draw()
+        page = figure.bbox
+        extents = {text.get_text(): text.get_window_extent() for text in shown}
+    for words, extent in extents.items():
+        assert page.x0 <= extent.x0 < extent.x1 <= page.x1, words
+        assert page.y0 <= extent.y0 < extent.y1 <= page.y1, words
 
 
 def test_without_first_alarms_the_figure_is_by_windows(results: Results):

@@ -376,45 +376,118 @@ EXTREME = {
 }
 """Thresholds that a chart has to bear, by the score."""
 PHONE = {"viewport": {"width": 375, "height": 800}, "has_touch": True}
-DARK = {"color_scheme": "dark"}
+DARK: dict[str, Any] = {"color_scheme": "dark"}
 
 
 def shown(page: Any) -> list[str]:
     return [name.strip() for name in page.locator("tr.score:visible th").all_inner_texts()]
 
 
-def test_sorted_by_a_column_within_each_class(opened: Any):
-    head, lead = (
-        opened.locator("#table > thead th", has_text=re.compile(f"^{name}$"))
-        for name in ("detection rate", "median lead time")
-    )
-    keys = "rows => rows.map(row => [row.parentNode.dataset.kind, row.cells[2].dataset.key])"
+def open_all(page: Any) -> None:
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+
+
+def test_sorted_by_a_column_within_each_class_best_first(opened: Any):
+    open_all(opened)
+    heads = {
+        name: opened.locator("#table > thead th", has_text=re.compile(f"^{name}$"))
+        for name in ("detection rate", "median lead time", "false-alarm rate per run")
+    }
+    keys = """(rows, cell) => rows.map((row) => [
+      row.closest("table").id + row.parentNode.dataset.tier + row.parentNode.dataset.kind,
+      row.cells[cell].dataset.key])"""
+
+    def check(cell: int, sign: int) -> int:
+        """Rows are in order within each class of a tier; returns how many of those there are."""
+        classes: dict[str, list[float]] = {}
+        for kind, key in opened.locator("tr.score").evaluate_all(keys, cell):
+            classes.setdefault(kind, []).append(float(key) if key else sign * float("inf"))
+        assert all(own == sorted(own, reverse=sign < 0) for own in classes.values())
+        return len(classes)
+
     before = shown(opened)
+    head, lead = heads["detection rate"], heads["median lead time"]
     assert head.get_attribute("aria-sort") is None
     for direction, sign in (("descending", -1), ("ascending", 1)):
-        head.get_by_role("button").click()
+        head.click(position={"x": 3, "y": 3})  # beside its words
         assert head.get_attribute("aria-sort") == direction
-        classes: dict[str, list[float]] = {}
-        for kind, key in opened.locator("tr.score").evaluate_all(keys):
-            classes.setdefault(kind, []).append(float(key) if key else sign * float("inf"))
-        assert len(classes) > 2
-        assert all(own == sorted(own, reverse=sign < 0) for own in classes.values())
+        assert check(2, sign) > 2
+    # Few false alarms are the better ones.
+    heads["false-alarm rate per run"].click()
+    assert heads["false-alarm rate per run"].get_attribute("aria-sort") == "ascending"
+    n_classes = check(4, 1)
     lead.get_by_role("button").press("Enter")  # by the keyboard
     assert lead.get_attribute("aria-sort") == "descending"
     assert head.get_attribute("aria-sort") is None
     lead.get_by_role("button").press("Enter")
     lead.get_by_role("button").press("Enter")
     assert shown(opened) == before
-    # All classes together.
+    # All classes of a table together.
     opened.get_by_label("keep classes apart").uncheck()
     head.get_by_role("button").click()
-    every = [float(key) for _, key in opened.locator("tr.score").evaluate_all(keys) if key]
-    assert every == sorted(every, reverse=True)
+    for table in ("#table", "#table-rest"):
+        rows = opened.locator(f"{table} tr.score")
+        every = [float(key) for _, key in rows.evaluate_all(keys, 2) if key]
+        assert len(every) > 2
+        assert every == sorted(every, reverse=True)
     opened.get_by_label("keep classes apart").check()
-    assert opened.locator("tr.heading:visible").count() == len(classes)
+    assert opened.locator("tr.heading:visible").count() == n_classes
+
+
+LABELS_SHOWN = "rows => rows.map((row) => row.dataset.label)"
+
+
+def test_what_passes_stands_first_then_what_is_undecided_and_the_rest_is_folded(opened: Any):
+    tiers = opened.locator("table.scores tbody").evaluate_all("all => all.map(b => b.dataset.tier)")
+    assert [*dict.fromkeys(tiers)] == ["passes", "undecided", "rest"]
+    labels = opened.locator("tr.score:visible").evaluate_all(
+        "rows => rows.map(r => r.dataset.label)"
+    )
+    assert "RANK_ONLY" not in labels
+    assert {"SUPPORTED_FOR_ALARM", "INCONCLUSIVE"} == {*labels}
+    first = opened.locator(".bars .name").evaluate_all("all => all.map(a => a.textContent.trim())")
+    assert (
+        first[: labels.count("SUPPORTED_FOR_ALARM")]
+        == shown(opened)[: labels.count("SUPPORTED_FOR_ALARM")]
+    )
+    opened.get_by_label("Search").fill("rank_only")  # what is asked for is shown
+    assert {"RANK_ONLY"} == {*opened.locator("tr.score:visible").evaluate_all(LABELS_SHOWN)}
+    opened.get_by_label("Search").fill("")
+    assert not opened.locator("#rest").get_attribute("open")
+
+
+def test_columns_by_windows_are_folded(opened: Any):
+    heads = opened.locator("#table > thead th:visible")
+    few = heads.count()
+    assert "coverage" not in heads.all_inner_texts()
+    opened.get_by_label("columns by windows").check()
+    assert heads.count() > few + 4
+
+
+@pytest.mark.parametrize("opened", [PHONE], indirect=True)
+def test_at_most_three_screens_stand_before_the_table(opened: Any):
+    top = "document.getElementById('table').getBoundingClientRect().top / innerHeight"
+    assert opened.evaluate(top) <= 3
+
+
+def test_a_long_bar_of_false_alarms_is_cut_and_says_its_number():
+    made = results(["vei", "clock"])
+    item = made.indicators[0]
+    first = item.x_first_alarm
+    assert first is not None
+    at = first.at(0.05)
+    always = {"n_timely": 0, "n_early": 0, "n_missed": 0, "n_false_before_event": at.n_events}
+    points = [one.model_copy(update=always) if one is at else one for one in first.at_budget]
+    worst = first.model_copy(update={"at_budget": tuple(points)})
+    changed = item.model_copy(update={"x_first_alarm": worst})
+    text = render_page(made.model_copy(update={"indicators": (changed, made.indicators[1])}))
+    share = 100 * (at.n_events + at.n_event_free_false) / at.n_runs
+    assert f'<text class="cut" x="2" y="15">‹ {share:.0f}</text>' in text
+    assert re.findall('class="cut"', text) == ['class="cut"']
 
 
 def test_filtered_by_class_label_and_search(opened: Any):
+    open_all(opened)
     every = len(shown(opened))
     opened.get_by_role("button", name="label-using").click()
     assert {*shown(opened)} < {*NAMES}
@@ -437,6 +510,7 @@ def test_filtered_by_class_label_and_search(opened: Any):
 
 
 def test_a_score_opens_to_its_curves(opened: Any):
+    open_all(opened)
     for name in ("vei", HOSTILE[0]):
         button = opened.locator("tr.score").get_by_role("button", name=name)
         button.press("Enter")
@@ -455,6 +529,7 @@ def test_a_score_opens_to_its_curves(opened: Any):
 
 @pytest.mark.parametrize("name", EXTREME)
 def test_thresholds_as_far_apart_or_as_near_as_numbers_go(opened: Any, name: str):
+    open_all(opened)
     opened.locator("tr.score").get_by_role("button", name=name, exact=True).click()
     figures = opened.locator("tr.detail:visible figure")
     assert figures.count() >= 3
@@ -472,9 +547,10 @@ def test_a_link_opens_a_score(opened: Any, file: Path):
 
 @pytest.mark.parametrize("opened", [PHONE, {**PHONE, **DARK}], indirect=True)
 def test_on_a_telephone_nothing_runs_out_of_the_page(opened: Any):
+    open_all(opened)
+    opened.get_by_label("columns by windows").check()
     for place in (0, 1, -1):
         opened.locator("tr.score:visible button").nth(place).click()
-    opened.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
     assert opened.evaluate("document.documentElement.scrollWidth") == 375
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 from drawing import empty_figures
+from evaluation_builders import NAMES, results
 
 from gmb_hf import Design, Results, RunLog, preset
 from gmb_hf.base.fingerprints import content_hash
@@ -16,7 +17,7 @@ from gmb_hf.benchmark.evaluate import Evaluation, evaluate_lock, evaluate_runs
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.hub.datasets import write_data
 from gmb_hf.report.curves import grokking_curves
-from gmb_hf.report.figures import draw_with_runs
+from gmb_hf.report.figures import ROWS_FROM, draw, draw_with_runs
 from gmb_hf.report.report import publish
 
 
@@ -42,12 +43,13 @@ class TestPublish:
         names = {path.stem for path in published if path.suffix == ".png"}
         assert names == {
             "first_alarm",
-            "label_summary",
             "grokking_curves",
-            "fpr_control",
             "scores_around_event",
-            "lead_times",
         }
+
+    def test_gates_and_lead_times_of_many_scores_are_drawn(self):
+        few, many = (draw(results([*NAMES][:count])) for count in (ROWS_FROM - 1, ROWS_FROM))
+        assert {*many} - {*few} == {"summary", "fpr", "leads"}
 
     def test_note_and_next_command_stand_in_the_report(self, published: list[Path]):
         text = published[0].read_text(encoding="utf-8")

@@ -276,7 +276,7 @@ def test_a_whole_evaluation_lies_in_its_folder(tmp_path: Path) -> None:
     report = written[0].read_text()
     assert "A note." in report
     links = re.findall(r"\]\(([^)]+)\)", report)
-    assert len(links) == 11
+    assert len(links) == 8
     assert all((tmp_path / "out" / link).is_file() for link in links)
     assert made.tables.gate_summary_path in links
 
