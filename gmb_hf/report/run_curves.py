@@ -108,7 +108,8 @@ def _thinned(values: NDArray[Any], every: int, highest: bool) -> NDArray[np.floa
         tops[np.isinf(tops)] = np.nan
         return tops
     ends = np.minimum(np.arange(1, len(blocks) + 1) * every, len(found)) - 1
-    return found[ends]
+    last: NDArray[np.float64] = found[ends]
+    return last
 
 
 def _packed(curves: Sequence[NDArray[np.float64]]) -> str:
