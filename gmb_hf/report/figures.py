@@ -528,8 +528,8 @@ def _draw_gates(axes: Axes, rows: Sequence[tuple[int, ScoreRow]], unit: str) -> 
 
 
 ROWS_FROM = 8
-"""The fewest scores, controls among them, whose gates and lead times are drawn, a row or a panel for
-each: of fewer the tables and the page say all."""
+"""The fewest scores, controls among them, whose gates and lead times are drawn, a row or a panel
+for each: of fewer the tables and the page say all."""
 
 
 def draw(results: Results) -> dict[str, Figure]:
