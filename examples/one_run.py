@@ -27,9 +27,7 @@ def main() -> None:
     panel = FrozenPanel.find(options.panel)
     known = {one.name: one for one in panel.design().candidates}
     if options.score not in known:
-        parser.error(
-            f"--score {options.score}: no candidate of {options.panel}: {', '.join(known)}"
-        )
+        parser.error(f"--score {options.score}: {options.panel} has {', '.join(known)}")
     design = panel.design().replace(candidates=[known[options.score]], also_events=[])
     found = evaluate_runs(design, panel.read("explore"))
     print(found.results.indicator(options.score).x_sentence)

@@ -12,6 +12,7 @@ import math
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,7 +30,7 @@ from gmb_hf.hub.cards import CARD, KEY, Card, CardFingerprint, render_card
 from gmb_hf.hub.datasets import LICENSE
 from gmb_hf.report.answer import RUNS, answer
 from gmb_hf.report.curves import grokking_curves
-from gmb_hf.report.figures import draw
+from gmb_hf.report.figures import plot
 from gmb_hf.report.report import headline_tables
 from gmb_hf.report.style import save_figure
 from gmb_hf.runs.metadata import hub_sources
@@ -359,8 +360,9 @@ def write_model_card(
     if figures:
         curves = grokking_curves(saved.log, "test_acc", np.full(1, np.nan))
         written = save_figure(curves, target / "training", formats=("png",))
-        drawn = {} if results is None else draw(results)
-        summary = drawn.get("first", drawn.get("summary"))
+        summary = None
+        with suppress(InputError):  # of the reference's computation there is nothing to draw
+            summary = None if results is None else plot(results)
         if summary is not None:
             written += save_figure(summary, target / "verdicts", formats=("png",))
     found = None if results is None else answer(results)

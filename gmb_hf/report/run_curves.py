@@ -92,8 +92,7 @@ def thresholds_of(judged: Judgement) -> NDArray[np.float64]:
     by_runs = judged.counts_runs
     calibrated = judged.run_calibrated if by_runs else judged.calibrated
     at = design.primary_run_budget if by_runs else design.primary_fpr
-    found: NDArray[np.float64] = calibrated.thresholds[at]
-    return found
+    return calibrated.thresholds[at]
 
 
 def _thinned(values: NDArray[Any], every: int, highest: bool) -> NDArray[np.float64]:

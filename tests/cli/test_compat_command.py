@@ -53,7 +53,7 @@ def test_it_leaves_every_file_and_no_alarm(logs: Path):
     names = {path.name for path in Path("results").rglob("*.*")}
     for table in ("gate_summary", "utility_at_fpr", "robustness", "per_run", "tradeoff"):
         assert {f"{table}.csv", f"{table}.md", f"{table}.tex"} <= names
-    drawn = {"fpr_control", "grokking_curves", "lead_times", "scores_around_event"}
+    drawn = {"grokking_curves", "scores_around_event"}
     assert {Path(name).stem for name in names if name.endswith(".png")} == drawn
     results = read()
     assert results.x_protocol == "compat"

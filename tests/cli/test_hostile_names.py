@@ -61,7 +61,7 @@ def test_columns_and_runs_through_every_output(name: str):
     assert "<script>" not in report.partition("```")[0]  # of the next command, in a block of code
     assert "\x1b" not in report
     page = Path("results/report.html").read_text(encoding="utf-8")
-    assert page.count("<script") == 2  # its own, and the data
+    assert page.count("<script") == 3  # its own, the data, and the curves
     assert "\x1b" not in page
     assert "alert(1)</script>" not in page
     rows = [line for line in report.splitlines() if "INCONCLUSIVE" in line and line[:1] == "|"]

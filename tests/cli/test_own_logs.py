@@ -37,7 +37,7 @@ def test_from_logs_to_a_verdict_with_every_file(csv_logs: Path):
     names = {path.name for path in Path("results").rglob("*")}
     for table in ("gate_summary", "utility_at_fpr", "robustness"):
         assert {f"{table}.csv", f"{table}.md", f"{table}.tex"} <= names
-    for figure in ("label_summary", "fpr_control", "grokking_curves", "lead_times"):
+    for figure in ("first_alarm", "grokking_curves", "scores_around_event"):
         assert {f"{figure}.png", f"{figure}.svg"} <= names
     assert "report.md" in names
     files = [line for line in done.out.splitlines() if line.startswith("wrote")]

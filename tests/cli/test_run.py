@@ -85,6 +85,7 @@ class TestWhatARunLeaves:
             "results.yaml",
             "report.md",
             "report.html",
+            "curves.json",
             "card/README.md",
             "card/training.png",
             "card/verdicts.png",

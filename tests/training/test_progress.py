@@ -59,6 +59,12 @@ def test_hundreds_of_seeds_fit_one_line_of_80_columns():
     assert len(line) <= 80
 
 
+def test_it_says_what_is_done_before_the_first_step():
+    line = drawn(actions=lambda bar: bar.show("compiling"))
+    assert "compiling" in line
+    assert "0%" in line
+
+
 def test_a_bar_stops_when_the_work_fails():
     def fail(bar):
         bar.advanced(30)

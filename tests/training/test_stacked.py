@@ -17,7 +17,7 @@ from training_builders import small_config
 from gmb_hf.base.errors import InputError
 from gmb_hf.indicators.catalogue import available, get
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training import launch
+from gmb_hf.training import launch, stacked
 from gmb_hf.training import seeds as training
 from gmb_hf.training.checkpoints import write_checked
 from gmb_hf.training.observables import Observer
@@ -208,6 +208,30 @@ def test_what_was_done_is_not_done_again(tmp_path, save_always):
 
     train(CONFIG, SEEDS, tmp_path, listener=Hearing())
     assert steps == [3 * 5] + [3] * 15  # what was found, then the steps that were left
+
+
+def test_a_listener_hears_that_the_first_step_is_compiled(tmp_path, monkeypatch):
+    class Losses:  # no compiler is asked for
+        works, proved = True, False
+
+        def __init__(self, forward):
+            self.forward = forward
+
+        def __call__(self, weights):
+            self.proved = True
+            return self.forward.losses(weights, keep_logits=True)
+
+    class Hearing(launch.Listener):
+        def show(self, text):
+            said.append((text, sum(steps)))
+
+        def advanced(self, units):
+            steps.append(units)
+
+    said, steps = [], []
+    monkeypatch.setattr(stacked, "CompiledLosses", Losses)
+    train(CONFIG.changed(["training.compile=always"]), SEEDS, tmp_path, listener=Hearing())
+    assert said == [("compiling", 0), ("", 0)]
 
 
 def test_an_interrupted_group_is_resumed_first_and_the_rest_is_trained(tmp_path, save_always):
