@@ -245,6 +245,26 @@ def _find_plateaus(log: RunLog, design: Design) -> Events:
     return plateau_events(log.panel(design.metric), design)
 
 
+@register_event(
+    "E_onset",
+    absent="{metric} never leaves chance as E_onset asks",
+    ahead=lambda design: (design.plateau_checkpoints or 1) - 1,
+    in_checkpoints=True,
+)
+def _find_onsets(log: RunLog, design: Design) -> Events:
+    """E_onset: the first of K consecutive checkpoints at or above a multiple of chance."""
+    if design.chance is None:
+        raise InputError(
+            "event.x_chance is missing: E_onset asks when the metric leaves chance, and the logs "
+            "do not say what chance is; give it, e.g. 0.034 of 29 answers",
+            code="no_chance",
+            field="event.x_chance",
+        )
+    held = {"plateau_threshold": design.onset_level, "plateau_regression": None}
+    level = design.model_copy(update={**held, "direction": "rising"})
+    return plateau_events(log.panel(design.metric), level)
+
+
 def plateau_events(metric: Panel, design: Design) -> Events:
     """E_plateau: the first of K consecutive checkpoints with m >= theta; falling: m <= theta.
 

@@ -395,7 +395,7 @@ def prepare(
     near = NearCopies((), len(kept.runs))
     if entries:  # or nothing is judged
         near = refuse_copied_runs(kept, design, entries=entries)
-    design = with_leads(design, kept.panel("step"))
+    design = with_chance(with_leads(design, kept.panel("step")), kept)
     left_out = kept.notes[len(log.notes) :]
     return Prepared(design, tuple(entries), kept, left_out, lock, near=near)
 
@@ -490,6 +490,14 @@ def with_leads(design: Design, clock: Panel) -> Design:
         least = design.model_copy(update={"cadence": cadence}).lead_least
     leads = {"lead_time_median_min": least, "lead_time_target": design.lead_target}
     return design.model_copy(update=leads)
+
+
+def with_chance(design: Design, log: RunLog) -> Design:
+    """The design of an onset with the chance level that the runs say, where it says none."""
+    if design.event_type != "E_onset" or design.chance is not None:
+        return design
+    said = {value for value in stated(log.metadata, "chance") if isinstance(value, float)}
+    return design.replace(chance=said.pop()) if len(said) == 1 else design
 
 
 def decided_runs(design: Design, log: RunLog) -> tuple[RunLog, Events]:

@@ -71,6 +71,7 @@ SPECIFIED_TABLES = ("gate_summary", "utility_at_fpr", "robustness")
 *_FIRST, _LAST = EVENT_TYPES
 of_jump = partial(at, only="E_jump")
 of_plateau = partial(at, only="E_plateau")
+of_onset = partial(at, only="E_onset")
 of_regime = partial(at, only="E_regime")
 """Fields that belong to one type of event."""
 
@@ -184,6 +185,12 @@ class Design(Document):
         "event.x_plateau_regression", None, example=0
     )
     """E_plateau: so many in a row may lie below; null: 0"""
+    chance: Share | None = of_onset("event.x_chance", None, example=0.034)
+    """E_onset: the metric of a guess, e.g. 1/p of p answers; null: what the logs say"""
+    chance_multiple: Annotated[float, Field(gt=1, le=1e6)] | None = of_onset(
+        "event.x_chance_multiple", None, example=3.0
+    )
+    """E_onset: the metric has left chance at so many times it; null: 3"""
     regime_quantile: Share | None = of_regime(
         "event.x_regime_quantile", None, example=0.99, option="quantile"
     )
@@ -317,6 +324,11 @@ class Design(Document):
             raise ValueError(
                 f"event: x_plateau_regression {self.plateau_regression} must be less than "
                 f"x_plateau_checkpoints {length}"
+            )
+        if self.event_type == "E_onset" and self.onset_level > 1:
+            raise ValueError(
+                f"event: x_chance_multiple {self.chance_multiple:g} times x_chance "
+                f"{self.chance:g} is {self.onset_level:g}, which no accuracy reaches; lower it"
             )
         targets = self.fpr_targets
         if len(set(targets)) != len(targets) or not targets:
@@ -493,6 +505,7 @@ class Design(Document):
         details = {
             "E_jump": f" {self.jump_threshold:g} in {self.w_event}",
             "E_plateau": f" {self.plateau_threshold or 0:g} x {self.plateau_checkpoints}",
+            "E_onset": f" {self.chance_multiple or 0:g} x chance",
         }
         return self.event_type + details.get(self.event_type, "")
 
@@ -535,6 +548,11 @@ class Design(Document):
     def abstention_rate(self) -> float:
         """Share of runs in which a monitor may abstain though nothing is wrong."""
         return self.health_alpha or self.alpha
+
+    @property
+    def onset_level(self) -> float:
+        """E_onset: the level at which the metric has left chance; 0 while chance is not known."""
+        return (self.chance or 0.0) * (self.chance_multiple or 0.0)
 
     @property
     def falling(self) -> bool:

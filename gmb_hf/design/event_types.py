@@ -50,6 +50,14 @@ def _tell_plateau(design: Any) -> str:
     )
 
 
+def _tell_onset(design: Any) -> str:
+    known = f" ({design.chance:.3g})" if design.chance else ", which the logs say"
+    return (
+        f"first of {design.plateau_checkpoints} consecutive checkpoints with {design.metric} at or "
+        f"above {design.chance_multiple:g} times chance{known}"
+    )
+
+
 def _tell_regime(design: Any) -> str:
     return (
         f"step at which force, info and constraint, each at or above its "
@@ -66,6 +74,11 @@ EVENT_TYPES: dict[str, EventDefinition] = {
         _tell_plateau,
         ("metric", "direction", "plateau_threshold", "plateau_checkpoints"),
         required=("plateau_checkpoints", "plateau_threshold"),
+    ),
+    "E_onset": EventDefinition(
+        _tell_onset,
+        ("metric", "chance", "chance_multiple", "plateau_checkpoints"),
+        published={"chance_multiple": 3.0, "plateau_checkpoints": 5},
     ),
     "E_regime": EventDefinition(
         _tell_regime,

@@ -168,6 +168,11 @@ class ModularTask(Task):
         )
 
     @property
+    def chance(self) -> float:
+        """One of p answers, all of which are as frequent but for zero in products."""
+        return 1 / self.prime
+
+    @property
     def corrupts_labels(self) -> bool:
         return self.corruption_rate > 0
 

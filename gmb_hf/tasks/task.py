@@ -276,6 +276,11 @@ class Task(ABC):
         return sum(position + 1 >= self.question_length for position in self.answer_positions)
 
     @property
+    def chance(self) -> float | None:
+        """The accuracy of a guess among all answers; None where nobody can say it."""
+        return None
+
+    @property
     def corrupts_labels(self) -> bool:
         """Whether some training rows carry a wrong answer."""
         return False

@@ -312,9 +312,17 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
         "config_hash": config.training_hash(),
         "design": config.design(),
         "task_fingerprint": task_fingerprint(config),
+        **_chance_of(config),
         "versions": versions(),
         **({} if shape.cycles is None else {"loops": about_loops(shape)}),
     }
+
+
+def _chance_of(config: RunConfig) -> dict[str, float]:
+    """The accuracy of a guess, where it is known and one for all seeds."""
+    found = {task.build().chance for task in _tasks(config)}
+    (chance,) = found if len(found) == 1 else {None}
+    return {} if chance is None else {"chance": chance}
 
 
 def system_shown(config: RunConfig) -> dict[str, Any]:
