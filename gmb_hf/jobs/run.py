@@ -2,7 +2,7 @@
 
 OUT/data/         the task as Parquet with a card
 OUT/logs/         run logs          OUT/explore.csv   both signs of every candidate
-OUT/lock.yaml     the locked design OUT/results.yaml  tables/ figures/ report.md report.html curves.json
+OUT/lock.yaml     the locked design OUT/results.yaml  tables/ figures/ report.* curves.json
 OUT/models/       a held-out model  OUT/card/         its model card
 """
 
