@@ -26,8 +26,8 @@ from gmb_hf.report.page import Run, alarms_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_VALUES = 300_000
-"""Of all curves of a page together, which then take some 500 kB."""
+MOST_VALUES = 200_000
+"""Of all curves of a page together, which then take some 350 kB."""
 LEAST_RUNS = 64
 """So many runs are kept whatever their length."""
 LEVELS = 4095

@@ -147,7 +147,7 @@ function runChart(one, design, names, width) {
         chosen.setAttribute("width", Math.abs(at - start));
       }
       const step = stepAt(at, box);
-      const near = one.steps.reduce((best, one_, place) => (Math.abs(one_ - step) < Math.abs(one.steps[best] - step) ? place : best), 0);
+      const near = one.steps.reduce((best, found, place) => (Math.abs(found - step) < Math.abs(one.steps[best] - step) ? place : best), 0);
       readout.textContent = `step ${count(one.steps[near])}: ${names.metric} ${shownValue(one.metric[near])}, score ${shownValue(one.score[near])}`;
     });
     svg.addEventListener("pointerup", (event) => {

@@ -9,7 +9,14 @@ import pytest
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.core import NULLS, first_alarms, label_windows, register_null, window_alarms
-from gmb_hf.core.nulls import Alarms, count_tails, detects_more, drawn_p_value, shift_chances
+from gmb_hf.core.nulls import (
+    Alarms,
+    count_tails,
+    detects_more,
+    drawn_p_value,
+    hazard_rate,
+    shift_chances,
+)
 from gmb_hf.core.utility import episode_starts
 
 STEPS = np.arange(0, 120, 10)
@@ -126,3 +133,12 @@ def test_episodes() -> None:
     steps = np.arange(0, 60, 10)[None, :]
     assert np.flatnonzero(episode_starts(steps, alarms, 30)[0]).tolist() == [0, 3]
     assert np.flatnonzero(episode_starts(steps, alarms, 20)[0]).tolist() == [0, 3, 5]
+
+
+@pytest.mark.parametrize("share", [1 / 5000, 0.05, 0.5, 0.999])
+def test_the_hazard_rate_gives_the_share(share: float):
+    equal = np.full(9, 40.0)
+    assert hazard_rate(equal, share) == pytest.approx(-np.log1p(-share) / 40, rel=1e-12)
+    mixed = np.array([1.0, 7, 7, 300, 5000])
+    rate = hazard_rate(mixed, share)
+    assert -np.expm1(-rate * mixed).mean() == pytest.approx(share, rel=1e-12)
