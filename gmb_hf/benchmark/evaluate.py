@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.first_alarm import OtherEventRecord, before_event
+from gmb_hf.benchmark.foresight import Seen
 from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.prepare import (
     CONTROLS,
@@ -324,6 +325,7 @@ def _evaluate(
             if window != entry.window:
                 one = prepared.judgement(entry, window=window, explore=explore)
             variants.setdefault(entry.name, {})[f"window={window}"] = one
+    seen = Seen.of(prepared)
     judged = judge_all(
         judgements,
         variants,
@@ -331,6 +333,7 @@ def _evaluate(
         facts=prepared.facts,
         declared={entry.name: entry.declared for entry in entries},
         other_events=before_other_events(prepared, explore),
+        visible=None if seen is None else seen.at,
         locked=lock is not None,
         most_runs=_most_runs(design, log, look, of_panel=bool(panel_looks)),
         on_done=on_done,

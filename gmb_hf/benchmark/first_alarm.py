@@ -107,6 +107,32 @@ class OtherEventRecord(OpenSection):
     at: FirstAlarmPointRecord
 
 
+SeenBy = Literal["chance", "midpoint"]
+_NONE_DETECTED = WhyNull("no event was detected")
+
+
+class VisibleRecord(OpenSection):
+    """The metric of the event at the first alarms, at the primary budget of runs."""
+
+    metric: str
+    # Over detected events: its quantiles at the first alarm.
+    at_alarm_q05: Annotated[Number, _NONE_DETECTED] = None
+    at_alarm_median: Annotated[Number, _NONE_DETECTED] = None
+    at_alarm_q95: Annotated[Number, _NONE_DETECTED] = None
+    # Up to this value of the metric nothing can be seen: twice chance, or half-way from the level
+    # far before an event (the median over negative windows) to that of the event.
+    line: FiniteFloat
+    basis: SeenBy
+    n_unseen: Count
+    # Of all events, those that were detected while nothing could be seen.
+    unseen: Annotated[Number, WhyNull(NO_EVENT)] = None
+
+    @property
+    def line_in_words(self) -> str:
+        """What the line is."""
+        return "above twice chance" if self.basis == "chance" else "half-way to the event"
+
+
 class FirstAlarmRecord(OpenSection):
     """One score by runs: what its first alarm is worth at each budget, and its robustness."""
 
@@ -118,6 +144,10 @@ class FirstAlarmRecord(OpenSection):
     # At the primary budget, of each judged run in their order: its first alarm, null without one.
     alarm_steps: Many[FiniteFloat | None] = ()
     other_events: Many[OtherEventRecord] = ()
+    visible: Annotated[
+        VisibleRecord | None,
+        WhyNull("the event is no level of a metric that is known at every checkpoint"),
+    ] = None
 
     def at(self, budget: float) -> FirstAlarmPointRecord:
         """The point at one budget."""

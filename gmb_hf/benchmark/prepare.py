@@ -494,10 +494,14 @@ def with_leads(design: Design, clock: Panel) -> Design:
 
 def with_chance(design: Design, log: RunLog) -> Design:
     """The design of an onset with the chance level that the runs say, where it says none."""
-    if design.event_type != "E_onset" or design.chance is not None:
-        return design
+    chance = chance_of(design, log) if design.event_type == "E_onset" else None
+    return design if chance is None else design.replace(chance=chance)
+
+
+def chance_of(design: Design, log: RunLog) -> float | None:
+    """The metric of a guess, as the design or else the runs say; None where neither does."""
     said = {value for value in stated(log.metadata, "chance") if isinstance(value, float)}
-    return design.replace(chance=said.pop()) if len(said) == 1 else design
+    return design.chance or (said.pop() if len(said) == 1 else None)
 
 
 def decided_runs(design: Design, log: RunLog) -> tuple[RunLog, Events]:

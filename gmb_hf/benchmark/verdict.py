@@ -27,6 +27,7 @@ from gmb_hf.benchmark.first_alarm import (
     FirstAlarmRecord,
     OtherEventRecord,
     Rivals,
+    VisibleRecord,
     alarm_steps,
     clock_of,
     measure,
@@ -66,6 +67,7 @@ from gmb_hf.benchmark.records import (
 from gmb_hf.benchmark.robustness import LayerDRecord, layer_d
 from gmb_hf.benchmark.units import RunsCase, WindowsCase, runs_robustness
 from gmb_hf.benchmark.utility import LayerCRecord, OperatingPointRecord, layer_c, operating_point
+from gmb_hf.core.first_alarm import FirstAlarms
 from gmb_hf.design.strata import Facts, Stratum, event_facts
 
 _NOT_DECLARED = WhyNull("not declared")
@@ -271,6 +273,7 @@ def judge_all(
     facts: Facts | None = None,
     declared: Mapping[str, Declared] | None = None,
     other_events: Mapping[str, Sequence[OtherEventRecord]] | None = None,
+    visible: Callable[[FirstAlarms], VisibleRecord] | None = None,
     locked: bool = False,
     most_runs: float = math.inf,
     on_done: Callable[[str], None] | None = None,
@@ -288,6 +291,7 @@ def judge_all(
         facts: as in `judge`.
         declared: what is declared of a score, by name.
         other_events: the first alarms of each score before other events, by name.
+        visible: says what could be seen at first alarms; None where nobody can say.
         locked: whether a lock fixed design and thresholds; without, no score may raise an alarm.
         most_runs: most held-out runs that there may be in all; more are asked of nobody.
         on_done: called with the name of each score that is measured.
@@ -313,6 +317,7 @@ def judge_all(
             },
             declared=known,
             other_events=(other_events or {}).get(name, ()),
+            visible=visible,
             locked=locked,
             most_runs=0 if known.family == "control" or name in controls else most_runs,
         )
@@ -410,6 +415,7 @@ class Measured:
         rivals: Mapping[float, Rivals],
         declared: Declared,
         other_events: Sequence[OtherEventRecord] = (),
+        visible: Callable[[FirstAlarms], VisibleRecord] | None = None,
         locked: bool = False,
         most_runs: float = math.inf,
     ) -> IndicatorRecord:
@@ -420,6 +426,7 @@ class Measured:
             rivals: what the controls detect, at each budget.
             declared: what is declared of the score.
             other_events: the same score before other events.
+            visible: says what could be seen at first alarms.
             locked: whether a lock fixed design and thresholds.
             most_runs: as in `judge_all`; 0 where no number of runs may be said.
         """
@@ -431,7 +438,7 @@ class Measured:
         layers, first = [self.layer_d], None
         if self.by_runs:
             cases.insert(0, RunsCase(judgement, beside, run_p_adjusted[0]))
-            first = self._first_alarm(run_p_adjusted, rivals, other_events)
+            first = self._first_alarm(run_p_adjusted, rivals, other_events, visible)
             layers.insert(0, first.robustness)
         gates: list[GateRecord] = []
         for case, layer in zip(cases, layers, strict=True):
@@ -503,6 +510,7 @@ class Measured:
         p_adjusted: Sequence[float | None],
         rivals: Mapping[float, Rivals],
         other_events: Sequence[OtherEventRecord],
+        visible: Callable[[FirstAlarms], VisibleRecord] | None,
     ) -> FirstAlarmRecord:
         """The score by runs, as it is stored."""
         judgement, design = self.judgement, self.judgement.design
@@ -517,6 +525,7 @@ class Measured:
             robustness=runs_robustness(judgement, self.variants, rivals.get(primary, {})),
             alarm_steps=alarm_steps(judgement.first_alarms(primary)),
             other_events=tuple(other_events),
+            visible=None if visible is None else visible(judgement.first_alarms(primary)),
         )
 
 

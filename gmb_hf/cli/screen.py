@@ -243,6 +243,8 @@ def finding(found: RankedVerdicts) -> None:
     if not found.locked:
         say("Exploratory: without a lock no score may raise an alarm.", style="bold yellow")
     say(found.finding, style="bold")
+    if found.seen:
+        say(found.seen)
 
 
 def verdicts(results: Results, report: Path) -> None:

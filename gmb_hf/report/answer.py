@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from gmb_hf.base.documents import load_yaml
-from gmb_hf.base.escape import shorten, steps
+from gmb_hf.base.escape import number, percent, shorten, steps
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.benchmark.baselines import BaselineRecord
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, worth
@@ -248,6 +248,21 @@ class RankedVerdicts:
         if self.by_the_letter and BY_THE_LETTER not in said:
             said += f" {SUPPORTED} is {BY_THE_LETTER}."
         return said if self.scope in said else f"{said} {self.scope}"
+
+    @property
+    def seen(self) -> str:
+        """What could be seen when the best score rang, in a sentence; "" where nobody can say."""
+        best = next(iter(self.supported or self.subject), None)
+        first = None if best is None else best.x_first_alarm
+        at = None if first is None else first.visible
+        if best is None or at is None or at.at_alarm_median is None:
+            return ""
+        low, high = number(at.at_alarm_q05, 2), number(at.at_alarm_q95, 2)
+        return (
+            f"When {best.name} alarms, {at.metric} is {number(at.at_alarm_median, 2)} in the "
+            f"median (5 to 95%: {low} to {high}); {percent(at.unseen)} of events are detected "
+            f"before it is {at.line_in_words} ({number(at.line, 2)})."
+        )
 
     @property
     def by_the_letter(self) -> bool:

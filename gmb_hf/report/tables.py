@@ -16,7 +16,7 @@ from gmb_hf.base.documents import load_yaml
 from gmb_hf.base.escape import number, p_value, percent, steps, yes_no
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import Column, Line, Table, follow
-from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord
+from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord, VisibleRecord
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.utility import OperatingPointRecord
@@ -47,6 +47,11 @@ class ScoreRow(NamedTuple):
     def p_by_runs(self) -> float | None:
         """The p-value by runs, which is of the primary budget."""
         return follow(self.item.x_first_alarm, "p_adjusted") if self.primary else None
+
+    @property
+    def visible(self) -> VisibleRecord | None:
+        """What could be seen at the first alarms, which is of the primary budget."""
+        return follow(self.item.x_first_alarm, "visible") if self.primary else None
 
     @property
     def decided_by(self) -> str:
