@@ -338,7 +338,9 @@ class MemberScores:
         members: list[dict[str, Any]] = []
         for member in self.entry.members:
             params = dict(member.indicator.with_defaults(member.parameters))
-            members.append({**dataclasses.asdict(member.declared), "params": params})
+            known = dataclasses.asdict(member.declared)
+            known.pop("knows_task")  # which follows from its columns
+            members.append({**known, "params": params})
         if isinstance(odds, LogOdds):
             fitted = {"center": odds.center, "scale": odds.scale, "coefficient": odds.coefficients}
             for name, numbers in fitted.items():

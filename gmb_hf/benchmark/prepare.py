@@ -95,9 +95,9 @@ class Entry:
     @property
     def declared(self) -> Declared:
         """What a results file states of the score beside its verdict."""
-        sees = self.indicator.sees_test_labels
+        sees, knows = self.indicator.sees_test_labels, self.indicator.kind == "task-aware"
         sign: Literal[1, -1] = 1 if self.sign > 0 else -1
-        return Declared(self.name, self.indicator.family, sign, sees)
+        return Declared(self.name, self.indicator.family, sign, sees, knows)
 
     @property
     def window(self) -> int | None:

@@ -130,6 +130,7 @@ class IndicatorRecord(OpenSection):
     diagnostics: DiagnosticsRecord = DiagnosticsRecord()
     x_sign: Annotated[Literal[1, -1] | None, _NOT_DECLARED] = None
     x_sees_test_labels: Annotated[bool | None, _NOT_DECLARED] = None
+    x_knows_task: bool = False  # it, or a member of it, knows the operation or its Fourier basis
     x_alarm_eligible: bool | None = None
     x_reasons: Many[str] = ()  # codes of what stands against an alarm
     x_sentence: str = ""
@@ -257,12 +258,13 @@ def judge(
 
 @dataclass(frozen=True)
 class Declared:
-    """What is declared of a score: its name, family, sign, and whether it sees test labels."""
+    """What is declared of a score: its name, family, sign, and what it sees and knows."""
 
     name: str
     family: str | None = None
     sign: Literal[1, -1] = 1
     sees_test_labels: bool | None = None
+    knows_task: bool = False
 
 
 def judge_all(
@@ -494,6 +496,7 @@ class Measured:
             diagnostics=diagnose(judgement, coverage=self.primary.coverage),
             x_sign=declared.sign,
             x_sees_test_labels=declared.sees_test_labels,
+            x_knows_task=declared.knows_task,
             x_alarm_eligible=verdict.label == SUPPORTED and not against,
             x_reasons=verdict.reasons,
             x_sentence=verdict.sentence,

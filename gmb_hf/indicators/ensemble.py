@@ -19,7 +19,7 @@ import numpy as np
 from gmb_hf.base.errors import InputError
 from gmb_hf.design.candidates import ENSEMBLE
 from gmb_hf.design.locked_ensembles import LockedEnsemble, LockedMember, LockedTree
-from gmb_hf.indicators.catalogue import Indicator, Observables, get, scored
+from gmb_hf.indicators.catalogue import Indicator, Kind, Observables, get, scored
 from gmb_hf.indicators.causal import Values, difference, running_max
 from gmb_hf.runs.metadata import COLUMN_FAMILIES, EXTERNAL
 
@@ -153,4 +153,12 @@ def _ensemble(
         source="this package; fitted on explore runs",
         # One member that sees them makes it an oracle; one that does not say leaves it open.
         sees_test_labels=True if True in sees else None if None in sees else False,
+        kind=_kind_of(members),
     )
+
+
+def _kind_of(members: Sequence[Indicator]) -> Kind:
+    """What a combination knows is what its most knowing member knows."""
+    known = {member.kind for member in members}
+    most: tuple[Kind, ...] = ("label-using", "task-aware")
+    return next((kind for kind in most if kind in known), "label-free")

@@ -81,7 +81,7 @@ def reason(code: str) -> str:
 
 def group_of(item: IndicatorRecord) -> str:
     """The key in `GROUPS` that an indicator belongs to."""
-    aware = item.group == "monitor" and kind_of(item) == "task-aware"
+    aware = item.group == "monitor" and (item.x_knows_task or kind_of(item) == "task-aware")
     return "task" if aware else item.group
 
 

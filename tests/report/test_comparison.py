@@ -222,7 +222,7 @@ class TestFiles:
         path = write_comparison(found, "a", "b", tmp_path / "c.csv")
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
-        assert len(rows) == 4 * 12
+        assert len(rows) == 4 * 14
         auc = {row["indicator"]: row for row in rows if row["quantity"] == "AUC"}
         assert auc["vei"]["B"] == "0.123"
         assert (auc["clock"]["B"], auc["clock"]["changed"]) == ("", "True")

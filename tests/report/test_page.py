@@ -132,7 +132,9 @@ class TestContent:
             assert rate is not None
             assert point is not None
             numbers = [at.detection_rate, at.timely_rate, at.false_alarm_rate, at.chance]
-            numbers += [at.lead_median, first.p_adjusted]
+            seen = first.visible
+            shown = (None, None) if seen is None else (seen.at_alarm_median, seen.unseen)
+            numbers += [at.lead_median, *shown, first.p_adjusted]
             numbers += [rate.achieved, point.coverage, point.chance, item.x_p_adjusted]
             numbers += [item.layer_A.auc]
             keys = [key for _, key in row[2:]]
