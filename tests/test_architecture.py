@@ -405,7 +405,7 @@ class TestNumbers:
         every = done.stderr.splitlines()[-1].split()
         assert not {*every} & {*EXTRAS, "matplotlib.pyplot"}  # the base installation judges
         loaded = [name for name in every if name.split(".")[0] == PACKAGE]
-        assert len(loaded) <= 89, f"{len(loaded)}: {' '.join(sorted(loaded))}"
+        assert len(loaded) <= 92, f"{len(loaded)}: {' '.join(sorted(loaded))}"
 
 
 @pytest.mark.parametrize(

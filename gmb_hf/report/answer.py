@@ -316,12 +316,21 @@ class RankedVerdicts:
 
     @property
     def _best(self) -> str:
-        """What the best is worth, beside the strongest baseline of the same cost."""
-        best = self.supported[0]
-        at = self.point(best)
-        if at is not None:
-            who = f"the best, {best.name}," if len(self.supported) > 1 else best.name
-            return f"; {worth(at, who)}"
+        """What the best of each class is worth, beside the strongest baseline of the same cost."""
+        best, firsts = self.supported[0], dict[str, IndicatorRecord]()
+        for item in self.supported:
+            firsts.setdefault(group_of(item), item)
+        points = {name: self.point(item) for name, item in firsts.items()}
+        if None not in points.values():
+            text = ""
+            for name, at in points.items():
+                who = firsts[name].name
+                if len(self.supported) > 1:
+                    who = f"the best, {who},"
+                if name == "task" and len(firsts) > 1:
+                    who = f"of those that know the task {who}"
+                text += f"; {worth(at, who)}" if at is not None else ""
+            return text
         rate, _, lead, chance, _ = self.detection(best)
         if rate is None:
             return ""

@@ -181,7 +181,10 @@ class TestConfigs:
     @pytest.mark.parametrize(
         ("assignments", "message"),
         [
-            (["event=E_plateu"], "benchmark.event must be 'E_jump', 'E_plateau' or 'E_regime'"),
+            (
+                ["event=E_plateu"],
+                "benchmark.event must be 'E_jump', 'E_plateau', 'E_onset' or 'E_regime'",
+            ),
             (["event=E_regime"], "benchmark: event=E_regime needs regime_radius"),
             (["regime_radius=0"], "benchmark.regime_radius must be greater than or equal to 1"),
             (["regime_quantile=1"], "benchmark.regime_quantile must be less than 1"),

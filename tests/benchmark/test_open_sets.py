@@ -142,7 +142,7 @@ def test_a_design_refuses_what_its_registered_event_cannot_be(pass_event: None) 
     lengths = {"horizon": 200, "safe_gap": 400}
     with pytest.raises(InputError, match="event: E_pass needs x_plateau_threshold"):
         Design.minimal(event_type="E_pass", **lengths)
-    known = "must be 'E_jump', 'E_plateau', 'E_regime' or 'E_pass', got 'E_pas'"
+    known = "must be 'E_jump', 'E_plateau', 'E_onset', 'E_regime' or 'E_pass', got 'E_pas'"
     with pytest.raises(InputError, match=known):
         Design.minimal(event_type="E_pas", **lengths)
     field = EventDefinition(str, ("plateau_treshold",))

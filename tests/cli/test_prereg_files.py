@@ -118,7 +118,12 @@ class TestMistakes:
         [
             ("event", "windw_W_event", 50, "event.windw_W_event is unknown; did you mean window_W"),
             ("event", "window_W_event", "fifty", "event.window_W_event must be a whole number"),
-            ("event", "type", "E_jmp", "event.type must be 'E_jump', 'E_plateau' or 'E_regime'"),
+            (
+                "event",
+                "type",
+                "E_jmp",
+                "event.type must be 'E_jump', 'E_plateau', 'E_onset' or 'E_regime'",
+            ),
             ("labels", "negative_window", None, "labels.negative_window must be a mapping"),
             ("labels", "positive_window", {}, "positive_window.horizon_steps is required; add it"),
             (

@@ -39,6 +39,8 @@ PLAIN: dict[str, Any] = {
         "x_plateau_checkpoints": 5,
         "x_plateau_threshold": 0.9,
         "x_plateau_regression": 1,
+        "x_chance": 0.03,
+        "x_chance_multiple": 3.0,
         "x_regime_quantile": 0.99,
         "x_regime_radius": 20,
         "x_regime_tolerance": 15,
@@ -84,6 +86,7 @@ PLAIN: dict[str, Any] = {
 }
 VARIATIONS: tuple[tuple[str, Any], ...] = (
     ("event.type", "E_plateau"),
+    ("event.type", "E_onset"),
     ("event.type", "E_regime"),
     ("x_protocol", "v0.4"),
     ("x_looks", 1),

@@ -193,7 +193,11 @@ def test_the_template_loads_and_names_every_field(tmp_path: Path) -> None:
         ("event.window_W_event", True, "event.window_W_event must be a whole number"),
         ("event.window_W_event", 0, "event.window_W_event must be greater than or equal to 1"),
         ("event.jump_threshold", "high", "event.jump_threshold must be a number"),
-        ("event.type", "E_jmp", "event.type must be 'E_jump', 'E_plateau' or 'E_regime'"),
+        (
+            "event.type",
+            "E_jmp",
+            "event.type must be 'E_jump', 'E_plateau', 'E_onset' or 'E_regime'",
+        ),
         ("event.type", "E_plateau", "event: E_plateau needs x_plateau_checkpoints"),
         ("event.earliest_rule", False, "event.earliest_rule must be True"),
         ("event.metric", 3, r"event.metric must be text \(put it in quotes\)"),
