@@ -13,7 +13,9 @@ from contextlib import suppress
 from typing import Any
 
 from gmb_hf.base.errors import InputError
+from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.prepare import CONTROLS, boundary_of, nearest_window
+from gmb_hf.core.thresholds import runs_to_promise
 from gmb_hf.design.design import PARTS, SEEDS, Design
 from gmb_hf.indicators.catalogue import Indicator, get, names
 from gmb_hf.runs.metadata import COLUMN_FAMILIES, EXTERNAL, column_family
@@ -131,12 +133,35 @@ def split(log: RunLog, share: float) -> dict[str, Any]:
     seeds = log.seeds
     named = None in seeds or len(set(seeds)) < len(seeds)
     marks: Sequence[Any] = log.runs if named else seeds
-    order = sorted(
-        range(len(marks)), key=lambda row: hashlib.sha256(log.runs[row].encode()).hexdigest()
-    )
+    order = _order(log)
     what = "runs" if named else "seeds"
     parts = {f"{what}_explore": order[:count], f"{what}_eval": order[count:]}
     return {name: tuple(sorted(marks[row] for row in rows)) for name, rows in parts.items()}
+
+
+SHARES = (0.5, 0.4, 0.3)  # of runs to explore, in the order in which they are proposed
+
+
+def share_to_explore(design: Design, log: RunLog, events: Events) -> float | None:
+    """The first of `SHARES` that can end in a verdict by a lock; None where none of them can.
+
+    The explored part must be able to give the primary budget a threshold, and the other part must
+    hold as many events as a verdict takes. Where each event lies is known, not the scores of runs.
+    """
+    least = runs_to_promise(design.primary_run_budget, design.calibration)
+    with_event = {run for run, step in zip(events.runs, events.step, strict=True) if step >= 0}
+    for share in SHARES:
+        count = round(share * len(log.runs))
+        held_out = with_event - {log.runs[row] for row in _order(log)[:count]}
+        if count >= least and len(held_out) >= design.event_count_min:
+            return share
+    return None
+
+
+def _order(log: RunLog) -> list[int]:
+    """The rows of the runs, by the SHA-256 of their names."""
+    hashes = [hashlib.sha256(run.encode()).hexdigest() for run in log.runs]
+    return sorted(range(len(hashes)), key=hashes.__getitem__)
 
 
 def undeclared_parts(design: Design, log: RunLog, *, split: bool) -> list[str]:

@@ -15,6 +15,7 @@ More options:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -201,7 +202,10 @@ def lock(
     # Where explore and held-out runs lie together, evaluate takes its own from among them.
     held_out = given if aside else ["HELD_OUT_RUNS"]
     words = options.again(context, *_COLUMNS, of_design=False)
-    judging = show.command("evaluate", "--runs", *held_out, *words, lock=out, out="results")
+    # Results of another design or lock are not replaced.
+    names = itertools.chain(["results", "verdict"], (f"verdict-{n}" for n in itertools.count(2)))
+    free = next(name for name in names if not Path(name, "results.yaml").exists())
+    judging = show.command("evaluate", "--runs", *held_out, *words, lock=out, out=free)
     show.written([out], following=judging)
 
 

@@ -35,7 +35,6 @@ _OF_BOTH = {"score", "fpr_targets", "sign", "sees_test_labels", "protocol"}
 _OF_A_JUMP = {"jump_checkpoints", "hold_checkpoints", "fall_back", "smoothing"}
 _ONLY_COMPAT = {*_OF_A_JUMP, "thresholds", "last_rows"}
 _SAID = ("score", "sign", "sees_test_labels")
-_EXPLORE_SHARE = 0.5  # of the lock that is proposed for runs without a split
 
 
 def evaluate(
@@ -100,6 +99,7 @@ def evaluate(
         return
     read = partial(read_runs, step_column=step_column, run_column=run_column)
     on_line = options.typed(context)
+    too_few = False
     if lock is not None:
         allowed = {*_ALWAYS, "lock", "transfer"}
         wrong = [flag for name, flag in on_line.items() if name not in allowed]
@@ -120,7 +120,7 @@ def evaluate(
                 evaluation = with_publication(evaluation)
         following = _after_lock(evaluation, lock, out)
     else:
-        from gmb_hf.benchmark.own_runs import own_design, own_score
+        from gmb_hf.benchmark.own_runs import SHARES, own_design, own_score, share_to_explore
         from gmb_hf.cli.design import lock_next
 
         if transfer:
@@ -161,9 +161,17 @@ def evaluate(
             following = show.command("evaluate", "--runs", *runs, *words, out=out)
         elif earlier is not None and panel is None:
             following = lock_next(context, explore_runs or (), earlier, fixed, None)
-        else:
-            share = None if panel is not None and panel.judged else _EXPLORE_SHARE
+        elif panel is not None and panel.judged:
+            following = lock_next(context, runs, log, fixed, None)
+        elif fixed.n_eval is not None or not evaluation.events.n_events:
+            following = lock_next(context, runs, log, fixed, SHARES[0])
+        elif share := share_to_explore(fixed, log, evaluation.events):
             following = lock_next(context, runs, log, fixed, share)
+        else:
+            too_few = True
+            words = options.again(context, "sign", "step_column", "run_column")
+            words += [word for name in (score or ())[:1] for word in ("--score", name)]
+            following = show.command("plan", "--pilot", *runs, *words)
     paths = publish(evaluation, out, next_command=following, figures=figures)
     if lock is not None:
         paths.append(looks_path(lock))
@@ -179,6 +187,9 @@ def evaluate(
             show.say(published.sentence)
     else:
         show.notes(map(options.in_options, notes))
+        if too_few:
+            events = evaluation.events.n_events
+            show.tell("too_few_to_lock", runs=len(log.runs), events=events, design=fixed)
         for item in evaluation.results.indicators:
             _hint_of_sign(item, evaluation.judgements[item.name])
     show.written(paths, following=following)

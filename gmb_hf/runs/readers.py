@@ -679,7 +679,8 @@ def _pattern_below(folder: Path) -> Path | None:
     """The pattern that fits most of the logs in folders below one; None where there are none."""
     for depth in range(1, _DEEPEST):
         below = folder.joinpath(*["*"] * depth)
-        endings = [ending for one in readers().values() if one.rows for ending in one.known_by]
+        known = [ending for one in readers().values() if one.rows for ending in one.known_by]
+        endings = [f"{ending}{gz}" for ending in known for gz in ("", ".gz")]
         counts = {
             below / f"*{ending}": len(glob.glob(str(below / f"*{ending}"))) for ending in endings
         }
@@ -757,7 +758,9 @@ def read_sources(sources: Sources | DataFrame, wanted: Wanted) -> Iterator[tuple
     if is_frame(sources):
         yield RUN, from_frame(sources, wanted)
         return
-    for place, (reader, files) in _by_run(find_files(sources)).items():
+    groups = _by_run(find_files(sources))
+    by_folder = _names_by_folder([path for path, (one, _) in groups.items() if not one.run_folder])
+    for place, (reader, files) in groups.items():
         try:
             for path in files:
                 check_file(path)
@@ -775,7 +778,22 @@ def read_sources(sources: Sources | DataFrame, wanted: Wanted) -> Iterator[tuple
         except OSError as error:
             what = f"could not be read: {error.strerror or error}"
             raise InputError.at(files[0], "unreadable", what) from error
-        yield place.name if reader.run_folder else Path(plain_name(place.name)).stem, raw
+        stem = place.name if reader.run_folder else Path(plain_name(place.name)).stem
+        yield by_folder.get(place, stem), raw
+
+
+def _names_by_folder(files: Sequence[Path]) -> dict[Path, str]:
+    """The runs of files that all have one name, such as `metrics.jsonl`, by their folders.
+
+    It is the nearest folder that differs in every file. A name with a digit, such as `seed_1`, is
+    that of a run, and two files of one name may be one run twice: both are left to be refused.
+    """
+    if len(files) < 3 or len({path.name for path in files}) > 1 or re.search(r"\d", files[0].stem):
+        return {}
+    for folders in zip(*(path.absolute().parents for path in files), strict=False):
+        if len({folder.name for folder in folders}) == len(files):
+            return {path: folder.name for path, folder in zip(files, folders, strict=True)}
+    return {}
 
 
 def _by_run(files: Sequence[Path]) -> dict[Path, tuple[Reader, list[Path]]]:

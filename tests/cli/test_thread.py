@@ -165,7 +165,7 @@ def test_a_metric_that_falls_is_said_and_asked_for_next(mine: Path):
     assert "--falling" in proposed(done)
     again = gmb(*proposed(done))
     assert again.code == 0, again
-    assert proposed(again)[0] == "lock"
+    assert proposed(again)[0] == "plan"  # too few events to hold 30 of them out
 
 
 def test_a_score_that_ranks_the_wrong_way_round_is_told_the_other_sign(mine: Path):
@@ -188,3 +188,25 @@ def test_logs_in_folders_below_are_named_by_a_pattern(mine: Path):
 
 def test_the_example_is_not_mixed_with_other_logs(mine: Path):
     assert "holds CSV files already; choose another --out" in refused("runs", "example", "--out=my")
+
+
+def test_fewer_runs_are_split_so_that_a_verdict_can_follow(mine: Path):
+    for path in sorted(mine.glob("*.csv"))[56:]:
+        path.unlink()
+    first = gmb("evaluate", f"--runs={mine}", *ASKED)  # leaves `results`
+    assert "--explore-share 0.4" in shlex.join(proposed(first)), first.next_command
+    locked = gmb(*proposed(first))
+    assert proposed(locked)[-2:] == ["--out", "verdict"]
+    judged = gmb(*proposed(locked))
+    assert judged.code == 0, judged
+    assert "events are fewer than 30" not in judged.out
+
+
+def test_runs_too_few_for_a_lock_are_told_how_many_to_train(mine: Path):
+    for path in sorted(mine.glob("*.csv"))[40:]:
+        path.unlink()
+    done = gmb("evaluate", f"--runs={mine}", *ASKED)
+    assert "40 runs with 40 events are too few to lock on some of them" in " ".join(
+        done.out.split()
+    )
+    assert proposed(done)[:3] == ["plan", "--pilot", "my"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -266,3 +267,13 @@ def test_two_trainings_of_one_name_are_refused(tmp_path: Path) -> None:
         RunLog.read(str(tmp_path / "[pq]" / "run"))
     assert raised.value.code == "run_in_two_files"
     assert raised.value.location["run"] == "run"
+
+
+def test_files_of_one_name_are_runs_named_by_their_folders(tmp_path: Path) -> None:
+    for name in ("x", "y", "z"):
+        path = tmp_path / "sweep" / name / "logs" / "metrics.csv.gz"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(gzip.compress(GOOD.encode()))
+    with pytest.raises(InputError, match=r"for the logs in them give --runs .*/\*\.csv\.gz'"):
+        RunLog.read(tmp_path / "sweep")
+    assert RunLog.read(str(tmp_path / "**" / "*.csv.gz")).runs == ("x", "y", "z")
