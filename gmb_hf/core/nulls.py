@@ -334,6 +334,15 @@ def constant_hazard(alarms: Alarms) -> NDArray[np.float64]:
     With n negative and g further monitored checkpoints an event is detected with probability
     (1 - h)^n (1 - (1 - h)^g); h solves mean(1 - (1 - h)^n) = the observed share over runs with
     negative windows.
+
+    >>> from gmb_hf.core.first_alarm import first_alarms
+    >>> from gmb_hf.core.windows import label_windows
+    >>> steps, events = np.arange(0, 60, 10), np.array([50.0, 50.0, np.nan])
+    >>> windows = label_windows(steps, events, horizon=20, safe_gap=30)
+    >>> scores = [[0, 0, 0, 1, 1, 1], [0, 1, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]
+    >>> found = first_alarms(scores, steps, events, 1, windows, horizon=20, safe_gap=30)
+    >>> constant_hazard(found).round(3).tolist(), risk_set(found).round(3).tolist()
+    ([0.158, 0.158, nan], [0.333, 0.333, nan])
     """
     counts = alarms.n_negative[alarms.n_negative > 0].astype(np.float64)
     false = alarms.grid.n_false[alarms.rows] > 0
@@ -366,7 +375,16 @@ def hazard_rate(counts: NDArray[np.float64], share: float) -> float:
 
 @register_null("shift", label="shifted in time", units=["windows"], stream=2)
 def shifted(alarms: Alarms) -> NDArray[np.float64]:
-    """The alarms of each run, rotated between burn-in and t* by a uniform offset."""
+    """The alarms of each run, rotated between burn-in and t* by a uniform offset.
+
+    >>> from gmb_hf.core.utility import window_alarms
+    >>> from gmb_hf.core.windows import label_windows
+    >>> steps, events = np.arange(0, 60, 10), np.array([50.0, np.nan])
+    >>> windows = label_windows(steps, events, horizon=20, safe_gap=30)
+    >>> scores = [[0, 0, 0, 1, 1, 1], [0, 0, 0, 0, 0, 0]]
+    >>> shifted(window_alarms(scores, steps, events, 1, windows, horizon=20, safe_gap=30)).tolist()
+    [0.6, nan]
+    """
     return np.where(alarms.has_event, alarms.grid.rotated[alarms.rows], np.nan)
 
 
@@ -477,6 +495,9 @@ def drawn_p_value(
     """(1 + draws that detect `at_least` events) / (1 + draws), each event with its own chance.
 
     `chances` are float64 [R], NaN where there is no event.
+
+    >>> drawn_p_value(np.array([0.0, 0.0, np.nan]), 1, draws=9, seed=0, stream=1)
+    0.1
     """
     numbers = uniform_draws(len(chances), draws, seed, stream)
     detected = np.zeros(numbers.shape[1], dtype=np.int64)
@@ -495,6 +516,9 @@ def uniform_draws(n_runs: int, draws: int, seed: int, stream: int) -> NDArray[np
 
     The same arguments give the same numbers: scores, and the members of a family, are compared on
     equal draws.
+
+    >>> uniform_draws(2, 5, 0, 1).shape
+    (2, 8)
     """
     numbers = np.ones((n_runs, math.ceil(draws / 8) * 8), dtype=np.float32)
     rng = np.random.default_rng([seed, stream])
@@ -516,5 +540,9 @@ def detects_more(score: NDArray[np.bool_], rival: NDArray[np.bool_]) -> float:
 
 
 def labels_of(unit: Unit) -> Mapping[str, str]:
-    """The baselines of a unit: what each one's alarms are, by name."""
+    """The baselines of a unit: what each one's alarms are, by name.
+
+    >>> labels_of("runs")["risk_set"]
+    'another run at risk'
+    """
     return {name: null.label for name, null in NULLS.items() if unit in null.units}

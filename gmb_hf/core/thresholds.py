@@ -177,6 +177,9 @@ def effective_budget(target: float, n_runs: int) -> float:
     """The expected false positive rate that a target buys with `n_runs` calibration runs.
 
     About f - (1-f)/m; zero where the threshold is infinite.
+
+    >>> effective_budget(0.05, 95), effective_budget(0.05, 18)
+    (0.04, 0.0)
     """
     if n_runs < runs_needed(target):
         return 0.0
@@ -184,7 +187,11 @@ def effective_budget(target: float, n_runs: int) -> float:
 
 
 def pass_line(target: float, eps: float) -> float:
-    """The highest rate by windows that keeps a target in `strict`: f + min(eps, f/2)."""
+    """The highest rate by windows that keeps a target in `strict`: f + min(eps, f/2).
+
+    >>> round(pass_line(0.05, 0.01), 6), pass_line(0.01, 0.01)
+    (0.06, 0.015)
+    """
     return target + min(eps, target / 2)
 
 
@@ -201,6 +208,10 @@ def run_maxima(values: NDArray[np.float64], negative: NDArray[np.bool_]) -> NDAr
 
     Raises:
         InputError: the score of a negative window is not finite.
+
+    >>> negative = np.array([[True, True, False], [False, False, False]])
+    >>> run_maxima(np.array([[1.0, 3.0, 9.0], [2.0, 1.0, 9.0]]), negative).tolist()
+    [3.0, nan]
     """
     _check_finite(values, negative)
     maxima = np.where(negative, values, -np.inf).max(axis=1, initial=-np.inf)
@@ -307,7 +318,11 @@ def runs_to_bound(budget: float, calibration: str = "marginal") -> int:
 
 
 def shown_line(budget: float) -> float:
-    """The highest share of runs that keeps a budget of runs where it must be shown."""
+    """The highest share of runs that keeps a budget of runs where it must be shown.
+
+    >>> round(shown_line(0.05), 6), round(shown_line(0.2), 6)
+    (0.075, 0.25)
+    """
     return pass_line(budget, 0.05)
 
 
@@ -341,6 +356,10 @@ def shared_thresholds(
 
     Returns:
         A threshold for each; +infinity where the runs are too few for so many alarms.
+
+    >>> maxima = {"a": [0.1 * run for run in range(40)], "b": [0.2 * run for run in range(40)]}
+    >>> {name: round(tau, 3) for name, tau in shared_thresholds(maxima, 0.1, "marginal").items()}
+    {'a': 3.7, 'b': 7.4}
     """
     table = np.array([[np.nan if x is None else x for x in row] for row in maxima.values()], float)
     table = table[:, ~np.isnan(table).any(axis=0)]
@@ -409,6 +428,10 @@ def floor_certificate(
         counts: int64 [R], its negative windows.
         positive: float64 [R], the greatest score of its positive windows, or -infinity.
         per_run: whether a rate is the mean over runs of each run's rate, or pooled.
+
+    >>> runs = np.array([1.0, 0.5]), np.array([2, 1]), np.array([10, 10]), np.array([2.0, 2.0])
+    >>> floor_certificate(*runs, per_run=False)
+    Floor(f_min_pos=0.1, tied_value=1.0, tied_windows=2, zero_reached=True)
     """
     known = counts > 0
     if not known.any():
