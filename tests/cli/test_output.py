@@ -46,7 +46,7 @@ class TestJson:
         assert scores["embedding_gini"]["detection_rate"] is None  # JSON has no NaN
         assert {one["passed"] for one in found["done"]} == {True, False}
         assert "results/results.yaml" in found["wrote"]
-        assert found["next"].startswith("gmb lock --runs ")
+        assert found["next"].startswith("gmb plan --pilot ")
         assert found["notes"]
 
     def test_a_look_at_logs(self, small_csv: Path):
