@@ -269,10 +269,16 @@ def exit_code(process: Process) -> int:
 
 def succeed(target: Callable[..., None], *arguments: Any) -> None:
     """Run `target(*arguments)` in a process of its own; what it says is why it fails."""
+    code, said = ended(target, *arguments)
+    assert code == 0, said
+
+
+def ended(target: Callable[..., None], *arguments: Any) -> tuple[int, str]:
+    """Run `target(*arguments)` in a process of its own: its exit code, and what it said."""
     with tempfile.TemporaryDirectory() as name:
         said = Path(name) / "said"
-        process = started(_speaking, said, target, arguments)
-        assert exit_code(process) == 0, said.read_text(encoding="utf-8")
+        code = exit_code(started(_speaking, said, target, arguments))
+        return code, said.read_text(encoding="utf-8")
 
 
 def _speaking(said: Path, target: Callable[..., None], arguments: tuple[Any, ...]) -> None:

@@ -267,9 +267,11 @@ def test_the_twin_tells_what_was_edited(typed: Terminal) -> None:
 
 def test_they_compare_with_themselves_and_not_with_others(typed: Terminal) -> None:
     for path in RESULTS:
-        typed.done("results", "compare", path, path, "--out=same.md")
+        said = typed.done("results", "compare", path, path, "--out=same.md")
+        assert "Comparable: the same judged data and the same preregistration." in said
     typed.done("results", "compare", JUDGED, JUDGED.with_suffix(".json"))
-    typed.refused("results", "compare", JUDGED, EXPLORED[0])
+    said = typed.refused("results", "compare", JUDGED, EXPLORED[0])
+    assert "numbers do not compare across that" in said
 
 
 @pytest.mark.parametrize("path", EXPLORED)
@@ -356,6 +358,7 @@ def test_old_files_are_submitted(typed: Terminal) -> None:
     author = ("--author=A", "--claim=B", "--code", SUBMITTED / "code" / "my_score.py")
     typed.done("submit", "again", "--runs=joined.parquet", *files, *author)
     typed.done("leaderboard", "check", "submissions/again")
+    assert raw(Path("submissions/again/check.json"))["n_scores"] == 1
 
 
 def test_a_changed_number_is_found(typed: Terminal) -> None:
@@ -479,8 +482,10 @@ def test_a_training_is_watched_on(rows: list[dict[str, Any]], raised: int) -> No
 
 def test_results_of_another_lock_are_refused(typed: Terminal) -> None:
     watching = ("--follow=watched/whole.jsonl", "--idle=0", "--state=new.json")
-    typed.refused("monitor", "--lock=locked_on_panel/lock.yaml", "--results", JUDGED, *watching)
-    typed.refused("monitor", "--lock", LOCK, "--results", EXPLORED[0], *watching)
+    of_a_panel = ("monitor", "--lock=locked_on_panel/lock.yaml", "--results", JUDGED)
+    assert "these results are of " in typed.refused(*of_a_panel, *watching)
+    of_none = typed.refused("monitor", "--lock", LOCK, "--results", EXPLORED[0], *watching)
+    assert "these results are of " in of_none
 
 
 # What a later version may do: fields with a default, added to every record of a file.

@@ -392,6 +392,8 @@ def show_results(results: Path, score: str | None = None) -> None:
     show.say(item.x_sentence or "The file holds no sentence about it.")
     if item.x_gates:
         show.table(gates_table(item), above=True)
+        if "few_events" in item.x_reasons:
+            show.say("Whatever the gates say, there are too few events to conclude (see above).")
     else:
         show.notes([f"{file} holds no gates (x_gates): evaluate the runs again to see them"])
     show.written([], following=show.command("report", file))

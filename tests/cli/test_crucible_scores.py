@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -241,6 +242,8 @@ def test_another_set_may_stand_beside_one_of_the_same_version(tmp_path):
     Path("broken.json").write_text("{")
     Path("folder.json").mkdir()
     done(gmb(*summed("organic.parquet", "organic.json")))
+    boards = [Path(name).read_text() for name in ("frozen.json", "organic.json")]
+    assert [re.findall(r'"item_count": (\d+)', board)[0] for board in boards] == ["20", "10"]
 
 
 def test_tiers_in_a_file_are_checked(tmp_path):

@@ -105,6 +105,7 @@ def test_from_a_folder(source: str, served: FrozenPanel, commands: Terminal) -> 
 @pytest.mark.parametrize("tail", ["/README.md", "", "/"])
 def test_from_a_url(tail: str, served: FrozenPanel, server: str, commands: Terminal) -> None:
     fetched_from(f"{server}/{NAME}{tail}", commands, served)
+    assert FrozenPanel.find(NAME).entry.content_hash == served.entry.content_hash
 
 
 def test_from_the_hub(served: FrozenPanel, hub: Hub, commands: Terminal, monkeypatch) -> None:

@@ -180,7 +180,7 @@ def test_the_answer_counts_monitors_only() -> None:
     said = answer(made)
     assert said.title == "1 of 3 scores may raise an alarm with a budget of 1 run in 20"
     assert said.sentence.startswith(f"{said.title}; csd_lag1 detects ")
-    assert ", 150 steps ahead; false alarms in " in said.sentence
+    assert " with a median lead time of 150 steps; false alarms in " in said.sentence
     assert re.search(r"; best chance baseline \d+% \([\w ]+, p <0\.001\)\.$", said.sentence)
     assert [item.name for item in said.supported] == ["csd_lag1"]
     assert said.ranked[0].name == "csd_lag1"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from launched import processes_begin_with_torch, succeed
+from launched import ended, processes_begin_with_torch, succeed
 from training_builders import small_config
 
 from gmb_hf.base.errors import InputError
@@ -67,7 +67,8 @@ def interrupted_log(*_):
 
 
 def test_the_error_of_a_process_is_the_error_of_the_training():
-    succeed(hear_of_an_error)
+    code, said = ended(hear_of_an_error)
+    assert code == 0, said
 
 
 @processes_begin_with_torch()
@@ -79,7 +80,8 @@ def hear_of_an_error():
 
 
 def test_an_interrupted_training_leaves_no_process():
-    succeed(interrupt_a_training)
+    code, said = ended(interrupt_a_training)
+    assert code == 0, said
 
 
 @processes_begin_with_torch()
