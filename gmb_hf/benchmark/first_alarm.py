@@ -223,7 +223,8 @@ def worth(at: FirstAlarmPointRecord, who: str = "it") -> str:
     text = (
         f"{who} detects {detected} of {at.n_events} event{'' if at.n_events == 1 else 's'} with a "
         f"median lead time of {0 if lead is None else lead:,.0f} steps; false alarms in "
-        f"{at.n_false} of {at.n_runs} runs ({measured}budget {100 * at.budget:g}%{'' if kept else ': compatible'})"
+        f"{at.n_false} of {at.n_runs} runs ({measured}budget {100 * at.budget:g}%"
+        f"{'' if kept else ': compatible'})"
     )
     if not at.beside:
         return text
