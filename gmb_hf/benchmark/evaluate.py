@@ -23,6 +23,7 @@ from gmb_hf.benchmark.prepare import (
     refuse_copies_between,
     refuse_marked,
     statements_of,
+    with_explored,
 )
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.scores import Scores
@@ -206,6 +207,7 @@ def evaluate_runs(
         if earlier.near.pairs:
             near.append(f"Of the explore runs: {earlier.near.note()}")
         near += filter(None, [refuse_copies_between(earlier, prepared).note()])
+        design = with_explored(design, earlier.log)
     at_panels = panel_looks(asked, asked.metric, *logs)
     events, entries = prepared.events, prepared.entries
     facts = DesignFacts(

@@ -33,6 +33,7 @@ from gmb_hf.benchmark.prepare import (
     prepare,
     statements_of,
     system_of,
+    with_explored,
 )
 from gmb_hf.benchmark.ranking import layer_a
 from gmb_hf.benchmark.scores import Scores, score_windows
@@ -144,11 +145,7 @@ def declared_design(prepared: Prepared) -> Design:
     Raises:
         InputError: as `declared`.
     """
-    design, seeds = prepared.completed, prepared.log.seeds
-    if not design.seeds_explore and None not in seeds:
-        seen = tuple(sorted(seed for seed in {*seeds} if seed is not None))
-        design = design.model_copy(update={"seeds_explore": seen})
-    return declared(design)
+    return declared(with_explored(prepared.completed, prepared.log))
 
 
 def _freeze(entry: Entry, prepared: Prepared, ensemble: LockedEnsemble | None) -> LockedCandidate:

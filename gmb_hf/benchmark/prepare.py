@@ -751,6 +751,14 @@ def with_boundary(design: Design, log: RunLog) -> Design:
     return design.replace(**open_ones)
 
 
+def with_explored(design: Design, log: RunLog) -> Design:
+    """The design with the seeds of the runs that were explored, where it names none."""
+    if design.seeds_explore or design.runs_explore or None in log.seeds:
+        return design
+    seen = tuple(sorted(seed for seed in {*log.seeds} if seed is not None))
+    return design.model_copy(update={"seeds_explore": seen})
+
+
 def run_facts(design: Design, log: RunLog) -> dict[str, NDArray[np.float64]]:
     """Numbers of each run that the strata of a design ask for: its seed, or a column of settings.
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import io
 import os
+import shlex
 import shutil
 import signal
 import sys
@@ -104,6 +105,10 @@ def _run(words: Sequence[str]) -> int:
         context, missing = getattr(error, "ctx", None), getattr(error, "param", None)
         if message.startswith("Missing option '--out'") and missing and missing.metavar:
             message = f"Missing option '--out', e.g. --out {missing.metavar}."
+        if message.startswith("Missing option '--runs'"):
+            known = {*_COMMANDS, *_GROUPS, *getattr(context, "command_path", "").split()}
+            logs = next((word for word in words if word[0] != "-" and word not in known), "my")
+            message = f"Missing option '--runs', e.g. --runs {shlex.quote(logs)}."
         typed_so_far = context.command_path if context is not None else "gmb"
         dot = "" if message.endswith((".", "?")) else "."
         return _fail(f"error: {message}{dot} See {typed_so_far} --help.", 2)

@@ -15,7 +15,6 @@ More options:
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -177,7 +176,7 @@ def lock(
         if typed_fields:
             raise InputError(f"--lock fixes the design; leave out {', '.join(typed_fields)}")
         show_and_publish(made, Lock.read(made))
-        judging = show.command("evaluate", runs="HELD_OUT_RUNS", lock=made, out="results")
+        judging = show.command("evaluate", runs="HELD_OUT_RUNS", lock=made, out=_free_results())
         show.say_whole("next", judging)
         return
     if not given:
@@ -202,10 +201,7 @@ def lock(
     # Where explore and held-out runs lie together, evaluate takes its own from among them.
     held_out = given if aside else ["HELD_OUT_RUNS"]
     words = options.again(context, *_COLUMNS, of_design=False)
-    # Results of another design or lock are not replaced.
-    names = itertools.chain(["results", "verdict"], (f"verdict-{n}" for n in itertools.count(2)))
-    free = next(name for name in names if not Path(name, "results.yaml").exists())
-    judging = show.command("evaluate", "--runs", *held_out, *words, lock=out, out=free)
+    judging = show.command("evaluate", "--runs", *held_out, *words, lock=out, out=_free_results())
     show.written([out], following=judging)
 
 
@@ -296,7 +292,13 @@ def lock_next(
     split = share is not None or "explore_share" in typed
     if undeclared_parts(design, log, split=split) and "undeclared" not in typed:
         words.append("--undeclared")
-    return show.command("lock", "--runs", *runs, *words, out="lock.yaml")
+    lock = show.free("lock.yaml")  # one that is there is not replaced
+    return show.command("lock", "--runs", *runs, *words, out=lock)
+
+
+def _free_results() -> str:
+    """A folder that holds no results: those of another design or lock are not replaced."""
+    return show.free("results", "verdict", holding="results.yaml")
 
 
 # How many runs to train.

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from gmb_hf.benchmark.judgement import Judgement
     from gmb_hf.benchmark.results import Results
     from gmb_hf.benchmark.verdict import IndicatorRecord
+    from gmb_hf.design.design import Design
     from gmb_hf.report.compare import IndicatorPair, ResultsComparison
+    from gmb_hf.runs.runlog import RunLog
 
 app = App()
 
@@ -120,8 +122,7 @@ def evaluate(
                 evaluation = with_publication(evaluation)
         following = _after_lock(evaluation, lock, out)
     else:
-        from gmb_hf.benchmark.own_runs import SHARES, own_design, own_score, share_to_explore
-        from gmb_hf.cli.design import lock_next
+        from gmb_hf.benchmark.own_runs import own_design, own_score
 
         if transfer:
             raise InputError("--transfer judges runs of another system by a lock: give --lock FILE")
@@ -154,24 +155,8 @@ def evaluate(
                 evaluation = evaluate_runs(fixed, log, explore=earlier, on_done=done)
         if not force:
             _refuse_others(out, evaluation.results)
-        other_way = _other_way(evaluation)
-        if other_way:
-            words = options.again(context, *_SAID, "explore_runs", "step_column", "run_column")
-            words += ["--falling", "--force"]  # results without an event are worth nothing
-            following = show.command("evaluate", "--runs", *runs, *words, out=out)
-        elif earlier is not None and panel is None:
-            following = lock_next(context, explore_runs or (), earlier, fixed, None)
-        elif panel is not None and panel.judged:
-            following = lock_next(context, runs, log, fixed, None)
-        elif fixed.n_eval is not None or not evaluation.events.n_events:
-            following = lock_next(context, runs, log, fixed, SHARES[0])
-        elif share := share_to_explore(fixed, log, evaluation.events):
-            following = lock_next(context, runs, log, fixed, share)
-        else:
-            too_few = True
-            words = options.again(context, "sign", "step_column", "run_column")
-            words += [word for name in (score or ())[:1] for word in ("--score", name)]
-            following = show.command("plan", "--pilot", *runs, *words)
+        following = _after_exploring(context, evaluation, fixed, log, earlier)
+        too_few = following.startswith("gmb plan ")
     paths = publish(evaluation, out, next_command=following, figures=figures)
     if lock is not None:
         paths.append(looks_path(lock))
@@ -196,6 +181,41 @@ def evaluate(
     if require_supported and not answer(evaluation.results).may_alarm:
         without = "" if lock else "; without --lock none ever may"
         raise CheckFailed(f"no score may raise an alarm{without}")
+
+
+def _after_exploring(
+    context: typer.Context,
+    evaluation: Evaluation,
+    design: Design,
+    log: RunLog,
+    earlier: RunLog | None,
+) -> str:
+    """The command that follows an evaluation without a lock, with all that was typed.
+
+    A lock on explore runs or on a share of these; where too few can be held out, a plan; where the
+    metric falls, the same evaluation of its drops. `earlier` are explore runs beside the log.
+    """
+    from gmb_hf.benchmark.own_runs import SHARES, share_to_explore
+    from gmb_hf.cli.design import lock_next
+    from gmb_hf.hub.sources import named
+
+    given = context.params
+    runs, panel = given["runs"], named(given["runs"])
+    if _other_way(evaluation):
+        words = options.again(context, *_SAID, "explore_runs", "step_column", "run_column")
+        words += ["--falling", "--force"]  # results without an event are worth nothing
+        return show.command("evaluate", "--runs", *runs, *words, out=given["out"])
+    if earlier is not None:
+        explored = (given["explore_runs"], earlier) if panel is None else (runs, log)
+        return lock_next(context, *explored, design, None)
+    share: float | None = SHARES[0]
+    if design.n_eval is None and evaluation.events.n_events:
+        share = share_to_explore(design, log, evaluation.events)
+    if share is not None:
+        return lock_next(context, runs, log, design, share)
+    words = options.again(context, "sign", "step_column", "run_column")
+    words += [word for name in given["score"][:1] for word in ("--score", name)]
+    return show.command("plan", "--pilot", *runs, *words)
 
 
 def _after_lock(evaluation: Evaluation, lock: Path, out: Path) -> str:

@@ -183,8 +183,9 @@ def monitor(
     ending = ending_of(watcher, Ending(until=until, pid=pid, idle=idle))
     show.say_whole("acting", ", ".join(watcher.acting) or "none")
     show.say_whole("promise", watcher.rule.promise)
-    for note in watcher.notes:
-        show.notes([note])
+    show.notes(watcher.notes)
+    if not follow.exists():
+        show.notes([f"{follow} is not there yet; it is waited for"])
     with (
         LogWatch(watcher, follow, state, run=run, step_column=step_column) as watch,
         viewer(str(follow)) as shown,

@@ -370,10 +370,11 @@ def typed(context: typer.Context) -> dict[str, str]:
 def again(context: typer.Context, *names: str, of_design: bool = True) -> list[str]:
     """What was typed for these parameters, and of the design, to be typed in another command."""
     words: list[str] = []
+    on_line = typed(context)
     off = {str(one.name): max(one.secondary_opts, default="") for one in context.command.params}
     for name in names:
         given = context.params.get(name)
-        flag = typed(context).get(name)
+        flag = on_line.get(name)
         if flag is None or given is None:
             continue
         if isinstance(given, bool):

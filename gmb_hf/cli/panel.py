@@ -6,6 +6,7 @@ Arguments:
 
 from __future__ import annotations
 
+import shlex
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -265,7 +266,10 @@ def demo(
         return
     screen.say(f"Fresh runs, watched with {', '.join(found.acting)}:")
     screen.table(watched_table(found.watched), above=True)
+    script = next((path for path in found.paths if path.suffix == ".py"), None)
     following = screen.command("run", preset="quick", out=Path("runs/quick"))
+    if script is not None:  # a training of one's own, watched by the same lock
+        following = shlex.join(["python", str(script)])
     screen.written(found.paths, following=following)
 
 

@@ -169,6 +169,17 @@ def command(*words: object, **options: object) -> str:
     return shlex.join(map(str, ["gmb", *words, *itertools.chain(*given)]))
 
 
+def free(*names: str, holding: str = "") -> str:
+    """The first of these names that is not taken here; of the last one numbered, from 2 on.
+
+    A folder is taken where it holds the file of the name `holding`.
+    """
+    last = Path(names[-1])
+    numbered = (f"{last.stem}-{number}{last.suffix}" for number in itertools.count(2))
+    every = itertools.chain(names, numbered)
+    return next(name for name in every if not Path(name, holding).exists())
+
+
 def table(shown: Table, *, above: bool = False) -> None:
     """Print a table, and an empty line below it; one above it on request."""
     output.current().tables.append(records(shown))

@@ -210,3 +210,33 @@ def test_runs_too_few_for_a_lock_are_told_how_many_to_train(mine: Path):
         done.out.split()
     )
     assert proposed(done)[:3] == ["plan", "--pilot", "my"]
+
+
+def test_what_is_there_is_not_proposed_again(mine: Path):
+    tried = ("explore", f"--runs={mine}", *ASKED)
+    assert proposed(gmb(*tried))[-1] == "lock.yaml"
+    Path("lock.yaml").write_text("another")
+    assert proposed(gmb(*tried))[-1] == "lock-2.yaml"
+
+
+def test_too_few_events_are_said_beside_the_gates(mine: Path):
+    some = sorted(mine.glob("*.csv"))[:12]
+    done = gmb("evaluate", "--runs", *some, *ASKED, "--out=few")
+    assert done.code == 0, done
+    shown = gmb("results", "show", "few", "unembedding_gini")
+    assert "there are too few events to conclude (see above)" in shown.out
+
+
+def test_logs_without_their_option_are_put_behind_it(mine: Path):
+    message = refused("runs", "verify", mine)
+    assert message == "error: Missing option '--runs', e.g. --runs my. See gmb runs verify --help."
+
+
+def test_a_log_that_is_not_there_is_said_to_be_waited_for(mine: Path):
+    locking = ("lock", f"--runs={mine}", *ASKED, "--explore-share=.5", "--undeclared")
+    assert gmb(*locking, "--out=lock.yaml").code == 0
+    assert gmb("evaluate", f"--runs={mine}", "--lock=lock.yaml").code == 0
+    watching = ("--lock=lock.yaml", "--follow=gone.jsonl", "--idle=0")
+    done = gmb("monitor", *watching)
+    assert done.code == 4, done
+    assert "note: gone.jsonl is not there yet; it is waited for" in done.out
