@@ -14,9 +14,10 @@ from typing import Any
 
 from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.events import Events
-from gmb_hf.benchmark.prepare import CONTROLS, boundary_of, nearest_window
+from gmb_hf.benchmark.prepare import CONTROLS, with_boundary, with_explored
 from gmb_hf.core.thresholds import runs_to_promise
-from gmb_hf.design.design import PARTS, SEEDS, Design
+from gmb_hf.design.design import SEEDS, Design, Part
+from gmb_hf.design.lint import nearest_multiple, open_parts
 from gmb_hf.indicators.catalogue import Indicator, get, names
 from gmb_hf.runs.metadata import COLUMN_FAMILIES, EXTERNAL, column_family
 from gmb_hf.runs.runlog import RunLog, at_shared_steps
@@ -102,7 +103,7 @@ def fitted_lengths(
     cadence = _cadence(log, sorted(read))
     if cadence is None:
         return {}
-    window = nearest_window(cadence)
+    window = nearest_multiple(defaults["w_event"], cadence)
     least = max((n for one in registered for n in one.minimum_checkpoints.values()), default=1)
     unit = max(window, math.ceil(least / 2) * cadence)
     found: dict[str, Any] = {}
@@ -150,9 +151,10 @@ def share_to_explore(design: Design, log: RunLog, events: Events) -> float | Non
     """
     least = runs_to_promise(design.primary_run_budget, design.calibration)
     with_event = {run for run, step in zip(events.runs, events.step, strict=True) if step >= 0}
+    order = [log.runs[row] for row in _order(log)]
     for share in SHARES:
-        count = round(share * len(log.runs))
-        held_out = with_event - {log.runs[row] for row in _order(log)[:count]}
+        count = round(share * len(order))
+        held_out = with_event.intersection(order[count:])
         if count >= least and len(held_out) >= design.event_count_min:
             return share
     return None
@@ -164,14 +166,10 @@ def _order(log: RunLog) -> list[int]:
     return sorted(range(len(hashes)), key=hashes.__getitem__)
 
 
-def undeclared_parts(design: Design, log: RunLog, *, split: bool) -> list[str]:
+def undeclared_parts(design: Design, log: RunLog, *, split: bool) -> list[Part]:
     """What of the boundary neither a design nor the logs say, so that a lock asks for it.
 
     `split`: whether the runs will be split, so that explore and held-out runs are known.
     """
-    known = {**boundary_of(log), **{k: v for k, v in design.section("boundary").items() if v}}
-    still = [part for part in PARTS if part not in (*SEEDS, *known)]
-    if not split:
-        still += ["seeds_explore"] * (None in log.seeds and not design.runs_explore)
-        still += ["seeds_eval"] * (design.n_eval is None)
-    return [part for part in still if part not in design.undeclared]
+    still = open_parts(with_explored(with_boundary(design, log), log))
+    return [part for part in still if not (split and part in SEEDS)]

@@ -30,7 +30,7 @@ from gmb_hf.core.windows import Windows
 from gmb_hf.design.candidates import Candidate, Ensemble, Score
 from gmb_hf.design.design import UNDECLARED, Design
 from gmb_hf.design.event_types import EVENT_TYPES
-from gmb_hf.design.lint import in_percent
+from gmb_hf.design.lint import in_percent, nearest_multiple
 from gmb_hf.design.lock import CENTRAL, SEEN_AS, Lock, LockedSystem, member_key
 from gmb_hf.design.strata import EVENT_STEP
 from gmb_hf.indicators import catalogue
@@ -828,12 +828,6 @@ class EventPreview:
     others: tuple[EventPreview, ...] = ()
 
 
-def nearest_window(cadence: int) -> int:
-    """The multiple of a cadence nearest to the usual window of E_jump, in steps."""
-    usual: int = Design.model_fields["w_event"].default
-    return max(1, round(usual / cadence)) * cadence
-
-
 def preview_events(log: RunLog, **fields: Any) -> EventPreview:
     """The events of every run, by the fields of a design that define them (metric, jump_threshold).
 
@@ -848,7 +842,7 @@ def preview_events(log: RunLog, **fields: Any) -> EventPreview:
     # Horizon and gap play no part in where events are.
     design = Design.minimal(**{"horizon": spacing, "safe_gap": 2 * spacing, **fields})
     if "w_event" not in fields and design.w_event % spacing:
-        design = design.replace(w_event=nearest_window(spacing))
+        design = design.replace(w_event=nearest_multiple(design.w_event, spacing))
     prepared = prepare(log, design, entries=())
     others = tuple(map(_preview, prepared.other_events.values()))
     return replace(_preview(prepared), notes=tuple(prepared.notes), others=others)

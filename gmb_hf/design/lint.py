@@ -28,7 +28,7 @@ from gmb_hf.core.thresholds import (
     runs_to_bound,
     runs_to_promise,
 )
-from gmb_hf.design.design import PARTS, SEEDS, UNDECLARED, Design
+from gmb_hf.design.design import PARTS, SEEDS, UNDECLARED, Design, Part
 from gmb_hf.design.event_types import EVENT_TYPES
 from gmb_hf.design.power import draws_needed
 from gmb_hf.design.strata import EVENT_STEP
@@ -73,17 +73,25 @@ def filled_in(design: Design, *, date: str, commit: str | None) -> Design:
     return design.model_copy(update=changes)
 
 
+def open_parts(design: Design) -> list[Part]:
+    """The parts of the boundary of which a design says nothing, not even that they stay open."""
+    return [part for part in _unsaid(design) if part not in design.undeclared]
+
+
+def _unsaid(design: Design) -> list[Part]:
+    names = {"seeds_explore": design.runs_explore, "seeds_eval": design.runs_eval}
+    texts = [part for part in PARTS if part not in SEEDS]
+    still = [part for part in texts if is_placeholder(getattr(design, part))]
+    return still + [part for part in SEEDS if not getattr(design, part) and not names[part]]
+
+
 def declared(design: Design) -> Design:
     """The design with its boundary whole: what is open and may stay so says `undeclared`.
 
     Raises:
         InputError: another part of the boundary is open; all of them are named.
     """
-    texts: list[str] = [part for part in PARTS if part not in SEEDS]
-    still: list[str] = [part for part in texts if is_placeholder(getattr(design, part))]
-    names = {"seeds_explore": design.runs_explore, "seeds_eval": design.runs_eval}
-    still += [part for part in SEEDS if not getattr(design, part) and not names[part]]
-    places = [design.places()[part] for part in still if part not in design.undeclared]
+    still, places = _unsaid(design), [design.places()[part] for part in open_parts(design)]
     if places:
         raise InputError(
             f"prereg: {', '.join(places)} {'are' if len(places) > 1 else 'is'} not declared, nor "
@@ -92,9 +100,14 @@ def declared(design: Design) -> Design:
             code="undeclared_boundary",
             field=places[0],
         )
-    filled: dict[str, Any] = {part: UNDECLARED for part in still if part in texts}
-    kept = tuple(part for part in still if part not in texts)
+    filled: dict[str, Any] = {part: UNDECLARED for part in still if part not in SEEDS}
+    kept = tuple(part for part in still if part in SEEDS)
     return design.model_copy(update={**filled, "undeclared": kept})
+
+
+def nearest_multiple(length: int, cadence: int) -> int:
+    """The multiple of a cadence that is nearest to a length, in steps; the cadence at least."""
+    return max(1, round(length / cadence)) * cadence
 
 
 # What the design linter finds, and what it is told of the runs.
@@ -191,7 +204,7 @@ def _settings(design: Design, facts: DesignFacts) -> Iterator[Finding]:
     if foreign:
         yield warning("event_settings_unused", design=design, foreign=", ".join(foreign))
     if design.event_type == "E_jump" and cadence is not None and design.w_event % cadence:
-        nearest = max(cadence, round(design.w_event / cadence) * cadence)
+        nearest = nearest_multiple(design.w_event, cadence)
         yield error("event_window_off_cadence", design=design, cadence=cadence, nearest=nearest)
     if design.event_type != "E_regime":
         return

@@ -44,8 +44,11 @@ class TestExplore:
             "--out=explore.csv",
         )
         assert "60 runs were set aside" in done.out
-        assert done.next_command == (
-            "gmb lock --runs heldout.csv explore.csv --prereg prereg.yaml --out lock.yaml"
+        assert (
+            done.next_command
+            == (
+                "gmb lock --runs heldout.csv explore.csv --prereg prereg.yaml --out lock-2.yaml"  # one is there
+            )
         )
 
     def test_no_design(self):
