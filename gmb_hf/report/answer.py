@@ -33,7 +33,7 @@ from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.core.thresholds import in_words
 from gmb_hf.design.candidates import ENSEMBLE
-from gmb_hf.design.design import Design
+from gmb_hf.design.design import UNDECLARED, Design
 from gmb_hf.design.explain import explain_design
 from gmb_hf.indicators import catalogue
 
@@ -476,7 +476,10 @@ def subtitle(results: Results) -> str:
     summary, calibration = results.summary, results.x_calibration
     judged = f"{summary.n_seeds:,} {RUNS[results.locked]}, {steps(summary.n_events)} events"
     about = ((results.boundary.task, 40), (results.boundary.model, 24))
-    parts = [*(shorten(name, most) for name, most in about if name), judged]
+    parts = [
+        *(shorten(name, most) for name, most in about if name and name != UNDECLARED),
+        judged,
+    ]
     if calibration is not None:
         count = "the" if calibration.n_runs is None else f"{calibration.n_runs:,}"
         parts.append(_WORDS["thresholds_shortly"][calibration.method].format(count))

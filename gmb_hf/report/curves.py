@@ -266,9 +266,9 @@ def missed_events(
     safe_gap: int,
     count: int = 6,
 ) -> Figure | None:
-    """Runs whose event was missed, the first of them: the metric and what the score did.
+    """Runs whose event was not detected, the first of them: the metric and what the score did.
 
-    None where no event was missed. The score is drawn on a scale of its own, the same in all
+    None where every event was. The score is drawn on a scale of its own, the same in all
     panels, with its threshold; a false alarm, so early that it means another thing, is marked.
 
     Args:
@@ -312,7 +312,7 @@ def missed_events(
     style.title(
         figure,
         f"{style.shorten(scores.name, 36)}: {len(without)} of {scores.has_event.sum()} events "
-        f"missed{f', the first {count}' if len(without) > count else ''}",
+        f"not detected{f', the first {count}' if len(without) > count else ''}",
         fontsize=9,
     )  # fmt: skip
     for own in axes[-across:]:

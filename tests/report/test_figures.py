@@ -167,11 +167,11 @@ def test_missed_events_are_shown_run_by_run() -> None:
         "b\nfalse alarm at 40",
         "c\nno alarm",
     ]
-    assert figure.get_suptitle() == "s: 2 of 3 events missed"
+    assert figure.get_suptitle() == "s: 2 of 3 events not detected"
     assert drawn(70, 60, 41, None) is None
     one = drawn(None, None, None, None, count=1)
     assert one is not None
-    assert one.get_suptitle().endswith("3 of 3 events missed, the first 1")
+    assert one.get_suptitle().endswith("3 of 3 events not detected, the first 1")
 
 
 def test_a_wild_tail_does_not_hide_the_threshold() -> None:
