@@ -44,7 +44,7 @@ def generator(seed: int, stream: int) -> np.random.Generator:
 # statistic of all resamples is one matrix product.
 
 _CHUNK = 4_000_000  # numbers held at once
-BOOTSTRAP, BINOMIAL = "run bootstrap", "exact binomial"
+BOOTSTRAP, BINOMIAL, ORDER = "run bootstrap", "exact binomial", "order statistics"
 _BOOTSTRAP_STREAM = 1
 
 
@@ -140,6 +140,20 @@ def exact_binomial(successes: int, trials: int) -> IntervalRecord:
     low = betaincinv(successes, failures + 1, tail) if successes else 0.0
     high = betaincinv(successes + 1, failures, 1 - tail) if failures else 1.0
     return IntervalRecord(low=float(low), high=float(high), method=BINOMIAL)
+
+
+def median_interval(values: NDArray[np.float64]) -> IntervalRecord | None:
+    """Exact interval of a median between two order statistics; None for fewer than six values.
+
+    Whatever the distribution, its median lies below the k-th smallest of n values where fewer than
+    k of n fair coins show heads (Conover 1999, Practical Nonparametric Statistics, 3.2).
+    """
+    ordered, n = np.sort(np.asarray(values, dtype=np.float64)), len(values)
+    beyond = int((bdtr(np.arange(n // 2 + 1), n, 0.5) <= (1 - LEVEL) / 2).sum())
+    if not beyond:
+        return None
+    low, high = float(ordered[beyond - 1]), float(ordered[n - beyond])
+    return IntervalRecord(low=low, high=high, level=LEVEL, method=ORDER)
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

@@ -13,22 +13,25 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.benchmark.prepare import Entry, Prepared, prepare
+from gmb_hf.benchmark.events import EVENTS
+from gmb_hf.benchmark.prepare import LABEL_FREE, Entry, Prepared, prepare
 from gmb_hf.benchmark.scores import Scores, score_windows
 from gmb_hf.core.thresholds import in_words, runs_needed, runs_to_promise
-from gmb_hf.design.candidates import ENSEMBLE, Ensemble
+from gmb_hf.design.candidates import ENSEMBLE, LEARNED_METRIC, Ensemble, Score
 from gmb_hf.design.design import Design
 from gmb_hf.design.lint import Finding, warning
 from gmb_hf.design.lock import LockedHealth
 from gmb_hf.design.locked_ensembles import LockedEnsemble, LockedMember, LockedTree, feature_name
 from gmb_hf.indicators import catalogue
-from gmb_hf.indicators.ensemble import boosted, features_of, fitted_ensemble, squashed
+from gmb_hf.indicators.catalogue import Indicator, Kind
+from gmb_hf.indicators.ensemble import boosted, external, features_of, fitted_ensemble, squashed
+from gmb_hf.runs.metadata import COLUMN_FAMILIES, EXTERNAL
 from gmb_hf.runs.runlog import RunLog
 
 Floats = NDArray[np.float64]
@@ -167,11 +170,14 @@ def fit_log_odds(rows: LabelledWindows, penalties: Sequence[float]) -> dict[floa
     center, scale = standard_units(rows.features, weights)
     features = squashed(rows.features, center, scale)
     found = {}
+    # From one penalty to the next it goes on where it stands, which takes a third of the steps.
+    model = LogisticRegression(
+        solver="newton-cholesky", tol=_TOLERANCE, max_iter=_MAX_STEPS, warm_start=True
+    )
     for penalty in penalties:
         # scikit-learn's C is the inverse of a penalty on the sum of losses: weights sum to 1.
-        model = LogisticRegression(
-            C=1 / penalty, solver="newton-cholesky", tol=_TOLERANCE, max_iter=_MAX_STEPS
-        ).fit(features, rows.positive, sample_weight=weights)
+        model.set_params(C=1 / penalty)
+        model.fit(features, rows.positive, sample_weight=weights)
         coefficients = np.array([_rounded(x) for x in model.coef_[0]])
         found[penalty] = LogOdds(center, scale, coefficients, _rounded(model.intercept_[0]))
     return found
@@ -458,36 +464,76 @@ def cross_fitted(entry: Entry, prepared: Prepared) -> Scores:
     return dataclasses.replace(first, name=entry.name, values=values)
 
 
-COMBINATIONS = {"logistic_combination": "logistic", "boosted_combination": "boosted"}
-"""The ensembles that presets ask for, and their methods: every score that sees no held-out label,
-as one."""
+COMBINATIONS: dict[str, tuple[Kind, str]] = {
+    "label_free_combination": ("label-free", "logistic"),
+    "label_free_boosted": ("label-free", "boosted"),
+    "task_aware_combination": ("task-aware", "logistic"),
+    "task_aware_boosted": ("task-aware", "boosted"),
+    LEARNED_METRIC: ("label-using", "logistic"),
+}
+"""The combinations that presets ask for: what the most knowing member knows, and the method."""
 FEATURES = ("score", "change_5", "change_20", "below_maximum")
-"""Of each of these scores: what a first alarm can be told by."""
+"""Of each member: what a first alarm can be told by."""
+
+
+def members_of(design: Design) -> dict[Kind, list[Score]]:
+    """What a combination of each class would be made of, from the candidates of a design.
+
+    `label-free`: every score that sees no held-out label and does not know the task. `task-aware`:
+    those and the ones that do, if there is any. Of both no rule, and nothing that costs a gradient
+    or more at each checkpoint (`catalogue.DEAR`). `label-using`: the metric of the event, and what
+    is made of the same logits; nothing of an event that is found in no metric.
+    """
+    found: dict[Kind, list[Score]] = {kind: [] for kind in get_args(Kind)}
+    read = {design.metric} if EVENTS[design.event_type].reads_metric else set()
+    read |= {*catalogue.OF_THE_OUTPUT} if read & {*catalogue.OF_THE_OUTPUT} else set()
+    for item in design.candidates:
+        if item.family == ENSEMBLE:
+            continue
+        indicator = _indicator_of(item)
+        if indicator.rule or not catalogue.DEAR.isdisjoint(indicator.needs):
+            continue
+        known = item.model_dump(include={*Score.model_fields})
+        score = Score.parse({key: x for key, x in known.items() if x is not None}, where="member")
+        if read.issuperset(indicator.needs):
+            found["label-using"].append(score)
+        if indicator.sees_test_labels is False and indicator.kind != "label-using":
+            found[indicator.kind].append(score)
+    told = {name for score in found["label-using"] for name in _indicator_of(score).needs}
+    if read and design.metric not in told:
+        sees = None if design.metric in LABEL_FREE else True
+        metric: Any = {"name": design.metric, "family": EXTERNAL, "x_sees_test_labels": sees}
+        found["label-using"].insert(0, Score.parse(metric, where="member"))
+    if found["task-aware"]:
+        found["task-aware"] = found["label-free"] + found["task-aware"]
+    return found
+
+
+def _indicator_of(score: Score) -> Indicator:
+    """What a score of a design reads and sees, without a log."""
+    if score.family not in COLUMN_FAMILIES and score.name in catalogue.names():
+        return catalogue.get(score.name)
+    sees = score.x_sees_test_labels
+    return external(score.name, sees, family=score.family or EXTERNAL)
 
 
 def combinations_of(design: Design, log: RunLog) -> list[dict[str, Any]]:
-    """The candidates that combine every score of a design that sees no held-out label.
+    """The candidates that combine the scores of a design: `COMBINATIONS`, of `members_of`.
 
-    Signals of the survey are no members: four times the features would take twenty times as long
-    to fit. There is none where fewer than two scores are such, or where so few of the explore runs
-    that they would be fitted on have windows of both classes that they cannot be fitted. Of the log
-    no runs but the declared explore runs are looked at.
+    One is left out whose members have fewer than two features together; all are where so few of the
+    explore runs that they would be fitted on have windows of both classes that they cannot be
+    fitted. Of the log no runs but the declared explore runs are looked at.
     """
-    surveyed = {name for name in catalogue.names() if catalogue.get(name).published}
-    members = [
-        {"name": item.name, "family": item.family, "params": dict(item.params)}
-        for item in design.candidates
-        if item.x_sees_test_labels is False and item.name not in surveyed
-    ]
-    if len(members) < 2:
-        return []
-    seeds = set(design.seeds_explore)
-    explored = [run for run, seed in zip(log.runs, log.seeds, strict=True) if seed in seeds]
-    shared: dict[str, Any] = {"members": members, "features": list(FEATURES)}
+    shared: dict[str, Any] = {"features": list(FEATURES)}
+    explored = [*explore_runs_of(design, log)]
     # Half of the runs, where the other half is twice what its budget takes.
     if len(explored) >= 4 * runs_to_promise(design.primary_run_budget, design.calibration):
         shared["fit_share"] = 0.5
-    ensemble = Ensemble.parse(shared, where="combination")
+    wanted = {kind: members for kind, members in members_of(design).items() if members}
+    if not wanted:
+        return []
+    first = [{"name": one.name} for one in next(iter(wanted.values()))]
+    ensemble = Ensemble.parse({"members": first, **shared}, where="combination")
     fit = split_runs(explored, ensemble)[0]
     if len(fit) < ensemble.folds:
         return []
@@ -497,8 +543,31 @@ def combinations_of(design: Design, log: RunLog) -> list[dict[str, Any]]:
         return []  # what is wrong with the design is said when it is locked
     if (windows.positive.any(axis=1) & windows.negative.any(axis=1)).sum() < ensemble.folds:
         return []
-    candidate = {"family": ENSEMBLE, "x_sees_test_labels": False}
     return [
-        {"name": name, **candidate, "x_ensemble": {**shared, "method": method}}
-        for name, method in COMBINATIONS.items()
+        {
+            "name": name,
+            "family": ENSEMBLE,
+            **({} if kind == "label-using" else {"x_sees_test_labels": False}),
+            "x_ensemble": {
+                "members": [_plain(one) for one in wanted[kind]],
+                **shared,
+                "method": method,
+            },
+        }
+        for name, (kind, method) in COMBINATIONS.items()
+        if kind in wanted and len(wanted[kind]) >= (1 if kind == "label-using" else 2)
     ]
+
+
+def _plain(score: Score) -> dict[str, Any]:
+    """A member as a design lists it: what follows from its name is left out."""
+    known = score.model_dump(exclude_none=True, exclude_defaults=True)
+    if score.family not in COLUMN_FAMILIES:
+        known.pop("x_sees_test_labels", None)
+    return known
+
+
+def explore_runs_of(design: Design, log: RunLog) -> list[str]:
+    """The declared explore runs of a log, in its order."""
+    seeds = set(design.seeds_explore)
+    return [run for run, seed in zip(log.runs, log.seeds, strict=True) if seed in seeds]

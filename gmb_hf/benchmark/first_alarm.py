@@ -12,7 +12,7 @@ from pydantic import AllowInfNan, Field, FiniteFloat
 
 from gmb_hf.base.documents import Count, Many, Number, OpenSection
 from gmb_hf.base.escape import p_value
-from gmb_hf.base.stats import IntervalRecord, exact_binomial
+from gmb_hf.base.stats import IntervalRecord, exact_binomial, median_interval
 from gmb_hf.benchmark.baselines import BaselineRecord
 from gmb_hf.benchmark.gates import SLACK, State, budget_state
 from gmb_hf.benchmark.judgement import Basis, Judgement, Locked
@@ -22,6 +22,7 @@ from gmb_hf.benchmark.scores import Scores
 from gmb_hf.core.first_alarm import FirstAlarms
 from gmb_hf.core.nulls import detects_more, labels_of
 from gmb_hf.core.thresholds import promise, shown_line
+from gmb_hf.design.candidates import LEARNED_METRIC
 
 MEMORISATION = "steps_since_memorisation"
 RIVALS = {"clock": "the clock", MEMORISATION: "steps since memorisation"}
@@ -133,6 +134,30 @@ class VisibleRecord(OpenSection):
         return "above twice chance" if self.basis == "chance" else "half-way to the event"
 
 
+class AheadRecord(OpenSection):
+    """How many steps earlier first alarms come than those of another score, at the primary budget.
+
+    A score that sees no label is foresight where it comes before `learned_metric`, which is what
+    anybody has who looks at the metric of the event.
+    """
+
+    rival: str
+    # Events that both detect, this score alone, the other one alone.
+    n_both: Count
+    n_alone: Count
+    n_rival_alone: Count
+    # Of the other's first alarm - this one's, over the events that both detect.
+    median: Annotated[Number, WhyNull("no event was detected by both")] = None
+    interval: Annotated[
+        IntervalRecord | None, WhyNull("fewer than six events were detected by both")
+    ] = None
+
+    @property
+    def earlier(self) -> bool:
+        """Whether it is shown to come earlier: the whole interval lies above 0."""
+        return self.interval is not None and self.interval.low is not None and self.interval.low > 0
+
+
 class FirstAlarmRecord(OpenSection):
     """One score by runs: what its first alarm is worth at each budget, and its robustness."""
 
@@ -147,6 +172,10 @@ class FirstAlarmRecord(OpenSection):
     visible: Annotated[
         VisibleRecord | None,
         WhyNull("the event is no level of a metric that is known at every checkpoint"),
+    ] = None
+    ahead: Annotated[
+        AheadRecord | None,
+        WhyNull(f"{LEARNED_METRIC} is not among the other scores, or keeps no budget"),
     ] = None
 
     def at(self, budget: float) -> FirstAlarmPointRecord:
@@ -207,6 +236,21 @@ def measure(judgement: Judgement, budget: float, rivals: Rivals) -> FirstAlarmPo
             if n_events
         },
         p_value=alarms.p_value,
+    )
+
+
+def ahead_of(alarms: FirstAlarms, rival: FirstAlarms, name: str) -> AheadRecord:
+    """How much earlier first alarms come than those of another score on the same runs."""
+    mine, others = alarms.detected, rival.detected
+    both = mine & others
+    earlier = rival.step[both] - alarms.step[both]
+    return AheadRecord(
+        rival=name,
+        n_both=int(both.sum()),
+        n_alone=int((mine & ~others).sum()),
+        n_rival_alone=int((others & ~mine).sum()),
+        median=float(np.median(earlier)) if len(earlier) else None,
+        interval=median_interval(earlier),
     )
 
 

@@ -65,7 +65,8 @@ from gmb_hf.runs.runlog import RunLog, at_shared_steps
 CONTROLS = ("clock", "constant", "steps_since_memorisation")
 SEED = "seed"
 _COLUMNS_SHOWN = 24
-_LABEL_FREE = ("train_loss", "train_acc")  # metrics that are made without held-out labels
+LABEL_FREE = ("train_loss", "train_acc")
+"""Metrics that are made without held-out labels."""
 
 
 @dataclass(frozen=True)
@@ -554,7 +555,7 @@ def _told(entry: Entry, design: Design) -> Entry:
     metrics = {one.metric for one in (design, *(other for _, other in design.other_events()))}
     parts = [part.indicator for part in entry.members or (entry,)]
     read = {name for part in parts if is_foreign(part) for name in part.needs}
-    return _seeing(entry) if read & metrics - {*_LABEL_FREE} else entry
+    return _seeing(entry) if read & metrics - {*LABEL_FREE} else entry
 
 
 def _seeing(entry: Entry) -> Entry:

@@ -28,6 +28,7 @@ from gmb_hf.benchmark.first_alarm import (
     OtherEventRecord,
     Rivals,
     VisibleRecord,
+    ahead_of,
     alarm_steps,
     clock_of,
     measure,
@@ -68,6 +69,7 @@ from gmb_hf.benchmark.robustness import LayerDRecord, layer_d
 from gmb_hf.benchmark.units import RunsCase, WindowsCase, runs_robustness
 from gmb_hf.benchmark.utility import LayerCRecord, OperatingPointRecord, layer_c, operating_point
 from gmb_hf.core.first_alarm import FirstAlarms
+from gmb_hf.design.candidates import LEARNED_METRIC
 from gmb_hf.design.strata import Facts, Stratum, event_facts
 
 _NOT_DECLARED = WhyNull("not declared")
@@ -307,6 +309,7 @@ def judge_all(
     counted = {name: one.run_p_values for name, one in scores.items() if one.by_runs}
     by_runs = adjust(counted, controls)
     rivals = rivals_of({name: scores[name].judgement for name in counted})
+    learned = scores[LEARNED_METRIC].judgement if LEARNED_METRIC in counted else None
     found = {}
     for name, score in scores.items():
         known = (declared or {}).get(name, Declared(name))
@@ -320,6 +323,7 @@ def judge_all(
             declared=known,
             other_events=(other_events or {}).get(name, ()),
             visible=visible,
+            learned=None if name == LEARNED_METRIC else learned,
             locked=locked,
             most_runs=0 if known.family == "control" or name in controls else most_runs,
         )
@@ -418,6 +422,7 @@ class Measured:
         declared: Declared,
         other_events: Sequence[OtherEventRecord] = (),
         visible: Callable[[FirstAlarms], VisibleRecord] | None = None,
+        learned: Judgement | None = None,
         locked: bool = False,
         most_runs: float = math.inf,
     ) -> IndicatorRecord:
@@ -429,6 +434,7 @@ class Measured:
             declared: what is declared of the score.
             other_events: the same score before other events.
             visible: says what could be seen at first alarms.
+            learned: the combination of the event's metric alone, where it is another score.
             locked: whether a lock fixed design and thresholds.
             most_runs: as in `judge_all`; 0 where no number of runs may be said.
         """
@@ -440,7 +446,7 @@ class Measured:
         layers, first = [self.layer_d], None
         if self.by_runs:
             cases.insert(0, RunsCase(judgement, beside, run_p_adjusted[0]))
-            first = self._first_alarm(run_p_adjusted, rivals, other_events, visible)
+            first = self._first_alarm(run_p_adjusted, rivals, other_events, visible, learned)
             layers.insert(0, first.robustness)
         gates: list[GateRecord] = []
         for case, layer in zip(cases, layers, strict=True):
@@ -514,10 +520,15 @@ class Measured:
         rivals: Mapping[float, Rivals],
         other_events: Sequence[OtherEventRecord],
         visible: Callable[[FirstAlarms], VisibleRecord] | None,
+        learned: Judgement | None,
     ) -> FirstAlarmRecord:
         """The score by runs, as it is stored."""
         judgement, design = self.judgement, self.judgement.design
         primary = design.primary_run_budget
+        alarms = judgement.first_alarms(primary)
+        ahead = None
+        if learned is not None and learned.run_calibrated.finite(primary):
+            ahead = ahead_of(alarms, learned.first_alarms(primary), LEARNED_METRIC)
         return FirstAlarmRecord(
             basis=judgement.basis,
             calibration=design.calibration,
@@ -526,9 +537,10 @@ class Measured:
                 measure(judgement, budget, rivals.get(budget, {})) for budget in design.run_budgets
             ),
             robustness=runs_robustness(judgement, self.variants, rivals.get(primary, {})),
-            alarm_steps=alarm_steps(judgement.first_alarms(primary)),
+            alarm_steps=alarm_steps(alarms),
             other_events=tuple(other_events),
-            visible=None if visible is None else visible(judgement.first_alarms(primary)),
+            visible=None if visible is None else visible(alarms),
+            ahead=ahead,
         )
 
 

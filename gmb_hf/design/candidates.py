@@ -17,9 +17,11 @@ ParamValue = int | float | str | bool
 
 ENSEMBLE = "ensemble"
 """The family of learned combinations of other scores."""
+LEARNED_METRIC = "learned_metric"
+"""The combination of the event's own metric alone: what anybody has who looks at the metric."""
 
 _PENALTIES = (1e-8, 1e8)  # beyond them float64 does not find the minimum to the digits kept
-_FEATURE = re.compile(r"score|change_[1-9]\d{0,3}|below_maximum")
+_FEATURE = re.compile(r"score|(relative_)?change_[1-9]\d{0,3}|below_maximum|place|deviations")
 _MOST_TREES, _MOST_LEAVES = 200, 16  # a lock holds them all
 
 
@@ -78,7 +80,9 @@ class Ensemble(Section):
     features: Many[str] = Field(
         ("score",),
         description="what of each member: score; change_5, over 5 checkpoints; below_maximum, its "
-        "distance from its largest value so far",
+        "distance from its largest value so far; in units of the run's own past: place, from its "
+        "least (0) to its largest value so far (1); deviations, its distance from its mean so far "
+        "in standard deviations; relative_change_5, by its range so far",
     )
     fit_share: Share = Field(
         0.3, description="share of the explore runs that the coefficients are fitted on"
@@ -109,8 +113,11 @@ class Ensemble(Section):
 
     @model_validator(mode="after")
     def _sound(self) -> Ensemble:
-        if len(self.members) < 2:
-            raise ValueError(f"members must be two scores at least, got {len(self.members)}")
+        if len(self.members) * max(len(self.features), 1) < 2:
+            raise ValueError(
+                f"members must be two scores at least, got {len(self.members)}, or one with two "
+                "features"
+            )
         twice = repeated(member.name for member in self.members)
         if twice is not None:
             raise ValueError(f"members: {twice!r} is listed twice")
@@ -121,7 +128,10 @@ class Ensemble(Section):
                 )
         for feature in self.features:
             if not _FEATURE.fullmatch(feature):
-                known = "score, change_N over N checkpoints and below_maximum"
+                known = (
+                    "score, change_N over N checkpoints, below_maximum, place, deviations and "
+                    "relative_change_N"
+                )
                 raise ValueError(f"features: {feature!r} is none of {known}")
         if repeated(self.features) is not None:
             raise ValueError(f"features: {repeated(self.features)!r} is listed twice")

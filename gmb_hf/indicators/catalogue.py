@@ -67,6 +67,26 @@ TASK_AWARE = frozenset(
     )
 )
 """Columns that know the operation, or the basis in which the task is solved."""
+HELD_OUT_INPUTS = frozenset(
+    (
+        *("participation_ratio", "disagreement", "prediction_change", "input_sensitivity"),
+        *("head_tail_contrast", "distance_outliers", "swap_agreement", "swap_divergence"),
+    )
+)
+"""Columns that take the inputs of held-out rows, without their labels."""
+DEAR = frozenset(
+    (
+        *("commutator_defect", "gradient_variance", "gradient_noise_scale"),
+        *("hessian_top", "hessian_trace", "learning_coefficient", "fiedler_value"),
+        *("dropout_variance", "dropout_accuracy", "local_complexity"),
+        *("kernel_alignment", "kernel_distance", "kernel_speed"),
+    )
+)
+"""Columns that cost one gradient of the training rows, or more, at each checkpoint."""
+OF_THE_OUTPUT = (
+    *("test_acc", "test_loss", "test_margin_q10", "test_margin_q50", "test_margin_q90"),
+)
+"""Columns that are made of the held-out logits and their labels, as held-out accuracy is."""
 _HELD_OUT_NAME = re.compile(
     r"(test|eval|val|valid|validation|held_?out)[_/.-](?:.*[_/.-])?"
     r"(loss|acc|accuracy|error|f1|perplexity|margin.*)",
@@ -183,7 +203,7 @@ class Indicator:
     parameters: Mapping[str, float | int] = field(default_factory=dict)
     minimum_checkpoints: Mapping[str, int] = field(default_factory=dict)
     window_parameter: str | None = None
-    kind: str = "label-free"
+    kind: Kind = "label-free"
     rule: bool = False
     published: bool = False
     package: str = ""
@@ -205,6 +225,11 @@ class Indicator:
         window = self.window_parameter
         if window is not None and window not in self.parameters:
             raise unknown("window parameter", window, self.parameters, where=where)
+
+    @property
+    def needs_held_out_inputs(self) -> bool:
+        """Whether it takes held-out rows, be it without their labels."""
+        return self.kind == "label-using" or not HELD_OUT_INPUTS.isdisjoint(self.needs)
 
     @property
     def windows(self) -> tuple[str, ...]:

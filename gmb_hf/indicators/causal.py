@@ -281,6 +281,46 @@ def running_min(x: Values) -> Values:
     return np.where(np.isnan(x), np.nan, np.fmin.accumulate(x, axis=1))
 
 
+def _running_total(x: Values) -> Values:
+    return np.cumsum(np.where(np.isnan(x), 0.0, x), axis=1)  # one after the other, so bit for bit
+
+
+@carries(lambda columns: _running_total(columns)[:, -1:], whole_run=True)
+def running_total(x: Values) -> Values:
+    """Sum so far; a NaN adds nothing."""
+    return _running_total(x)
+
+
+def place_so_far(x: Values) -> Values:
+    """Where a value lies between the least, 0, and the largest, 1, so far; .5 where all are one."""
+    least = running_min(x)
+    return _share(x - least, running_max(x) - least, alike=0.5)
+
+
+def deviations_so_far(x: Values) -> Values:
+    """Distance from the mean so far, in standard deviations so far; 0 where all are one."""
+    first = first_number(x)
+    moved = x - first  # no digits are lost where the values are large
+    known = running_total(np.where(np.isnan(x), np.nan, 1.0))
+    mean = running_total(moved) / np.maximum(known, 1)
+    variance = running_total(moved**2) / np.maximum(known, 1) - mean**2
+    # Below this, what is left is rounding.
+    varies = variance > (1e-7 * (np.abs(mean) + np.abs(moved)) + 1e-12 * np.abs(first)) ** 2
+    spread = np.sqrt(np.where(varies, variance, 0.0))
+    return _share(moved - mean, spread, alike=0.0)
+
+
+def relative_difference(x: Values, lag: int = 1) -> Values:
+    """Change over the last `lag` checkpoints, by the range so far; 0 where all values are one."""
+    return _share(difference(x, lag), running_max(x) - running_min(x), alike=0.0)
+
+
+def _share(part: Values, whole: Values, *, alike: float) -> Values:
+    """One by the other, `alike` where that is 0 and NaN where either is."""
+    known = np.divide(part, whole, out=np.full_like(part, alike), where=whole != 0)
+    return np.where(np.isnan(part) | np.isnan(whole), np.nan, known)
+
+
 def gain(x: Values, width: int) -> Values:
     """Rise of the trailing mean above its smallest value so far; never below 0."""
     smooth = trailing_mean(x, width)

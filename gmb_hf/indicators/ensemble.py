@@ -3,8 +3,9 @@
     logistic    s(t) = intercept + sum of coefficient * asinh((feature(t) - center) / scale)
     boosted     s(t) = intercept + sum of the leaf that feature(t) comes to in each tree
 
-A feature is a member, its change over some checkpoints, or its distance from its largest value so
-far, so that a combination is causal because its members are. The inverse hyperbolic sine is the
+A feature is a member, its change over some checkpoints, its distance from its largest value so far,
+or one of these in units of the run's own past, which survives a change of scale; so a combination
+is causal because its members are. The inverse hyperbolic sine is the
 identity for usual scores and a logarithm in the tails; it is strictly increasing, so that it ties
 no two scores.
 """
@@ -20,7 +21,14 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.design.candidates import ENSEMBLE
 from gmb_hf.design.locked_ensembles import LockedEnsemble, LockedMember, LockedTree
 from gmb_hf.indicators.catalogue import Indicator, Kind, Observables, get, scored
-from gmb_hf.indicators.causal import Values, difference, running_max
+from gmb_hf.indicators.causal import (
+    Values,
+    deviations_so_far,
+    difference,
+    place_so_far,
+    relative_difference,
+    running_max,
+)
 from gmb_hf.runs.metadata import COLUMN_FAMILIES, EXTERNAL
 
 
@@ -46,14 +54,22 @@ def external(
     )
 
 
+_FEATURES: dict[str, Callable[[Values], Values]] = {
+    "score": lambda score: score,
+    "below_maximum": lambda score: score - running_max(score),
+    "place": place_so_far,
+    "deviations": deviations_so_far,
+}
+
+
 def features_of(score: Values, names: Sequence[str]) -> list[Values]:
     """Features of a member's score [R, T], in the order of their names (see `Ensemble`)."""
 
     def feature(name: str) -> Values:
-        if name == "score":
-            return score
-        kind, _, lag = name.partition("_")
-        return difference(score, int(lag)) if kind == "change" else score - running_max(score)
+        if name in _FEATURES:
+            return _FEATURES[name](score)
+        kind, _, lag = name.rpartition("_")
+        return (difference if kind == "change" else relative_difference)(score, int(lag))
 
     with np.errstate(invalid="ignore"):  # an infinite score has no change: NaN
         return [feature(name) for name in names]

@@ -19,7 +19,7 @@ from gmb_hf.base.documents import load_yaml
 from gmb_hf.base.escape import number, percent, shorten, steps
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.benchmark.baselines import BaselineRecord
-from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, worth
+from gmb_hf.benchmark.first_alarm import AheadRecord, FirstAlarmPointRecord, worth
 from gmb_hf.benchmark.gates import BY_THE_LETTER, DESIGN_FAULT
 from gmb_hf.benchmark.records import (
     INCONCLUSIVE,
@@ -141,6 +141,19 @@ def false_scale(shares: Iterable[float], budget: float | None) -> float:
     return max(12.0, 150 * budget, 1.08 * most)
 
 
+def _ahead(found: AheadRecord | None) -> str:
+    """How much earlier first alarms come than those of what anybody has, a sentence."""
+    if found is None or found.median is None:
+        return ""
+    within = found.interval
+    shown = f" [{steps(within.low)}, {steps(within.high)}]" if within else ""
+    by = f"{steps(found.median)} steps{shown}"
+    than = f"{found.rival}, which learns from the metric alone"
+    if found.earlier:
+        return f" It comes {by} before {than}."
+    return f" It is not shown to come before {than}: {by} in the median."
+
+
 def ends(interval: IntervalRecord | None) -> tuple[float, float]:
     """Both ends of an interval; NaN where there is none."""
     return (math.nan, math.nan) if interval is None else (interval.low, interval.high)
@@ -255,13 +268,13 @@ class RankedVerdicts:
         best = next(iter(self.supported or self.subject), None)
         first = None if best is None else best.x_first_alarm
         at = None if first is None else first.visible
-        if best is None or at is None or at.at_alarm_median is None:
+        if best is None or first is None or at is None or at.at_alarm_median is None:
             return ""
         low, high = number(at.at_alarm_q05, 2), number(at.at_alarm_q95, 2)
         return (
             f"When {best.name} alarms, {at.metric} is {number(at.at_alarm_median, 2)} in the "
             f"median (5 to 95%: {low} to {high}); {percent(at.unseen)} of events are detected "
-            f"before it is {at.line_in_words} ({number(at.line, 2)})."
+            f"before it is {at.line_in_words} ({number(at.line, 2)}).{_ahead(first.ahead)}"
         )
 
     @property

@@ -16,7 +16,7 @@ from gmb_hf.base.documents import load_yaml
 from gmb_hf.base.escape import number, p_value, percent, steps, yes_no
 from gmb_hf.base.stats import IntervalRecord
 from gmb_hf.base.tables import Column, Line, Table, follow
-from gmb_hf.benchmark.first_alarm import RIVALS, FirstAlarmPointRecord, VisibleRecord
+from gmb_hf.benchmark.first_alarm import RIVALS, AheadRecord, FirstAlarmPointRecord, VisibleRecord
 from gmb_hf.benchmark.operationality import AchievedRecord
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.utility import OperatingPointRecord
@@ -52,6 +52,11 @@ class ScoreRow(NamedTuple):
     def visible(self) -> VisibleRecord | None:
         """What could be seen at the first alarms, which is of the primary budget."""
         return follow(self.item.x_first_alarm, "visible") if self.primary else None
+
+    @property
+    def ahead(self) -> AheadRecord | None:
+        """How much earlier it comes than the learned metric, at the primary budget."""
+        return follow(self.item.x_first_alarm, "ahead") if self.primary else None
 
     @property
     def decided_by(self) -> str:
@@ -136,6 +141,7 @@ class ScoreColumn:
         answer: where it is said that no finite threshold keeps the budget ("ABSTAIN").
         from_width: the narrowest terminal that shows it.
         best: "high" or "low": which end of it is the better one.
+        optional: whether it is shown only where some score has it.
     """
 
     unit: Unit
@@ -149,6 +155,7 @@ class ScoreColumn:
     answer: str = ""
     from_width: int = 0
     best: str = "high"
+    optional: bool = False
 
     @property
     def full(self) -> str:
@@ -192,7 +199,12 @@ _SCORE_COLUMNS = tuple(
 def score_columns(found: RankedVerdicts) -> list[ScoreColumn]:
     """By runs, where first alarms were judged; then by windows."""
     named = {unit: ", ".join(labels_of(unit).values()) for unit in BOTH}
-    columns = [replace(one, about=one.about.format(**named)) for one in _SCORE_COLUMNS]
+    rows = score_rows(found, found.ranked)
+    columns = [
+        replace(one, about=one.about.format(**named))
+        for one in _SCORE_COLUMNS
+        if not one.optional or any(one.value(row) is not None for row in rows)
+    ]
     if found.budget is not None:
         return columns[:-1]
     # Alone, they have the terminal to themselves.

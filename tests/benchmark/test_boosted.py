@@ -59,6 +59,12 @@ def test_features_by_hand() -> None:
     found = features_of(score, ["score", "change_1", "change_3", "below_maximum"])
     expected = [[1, 3, 2, 6, 5], [0, 2, -1, 4, -1], [0, 2, 1, 5, 2], [0, 0, -1, 0, -1]]
     np.testing.assert_array_equal(np.concatenate(found), expected)
+    own = ["place", "deviations", "relative_change_1"]
+    place, deviations, change = features_of(np.array([[2.0, 4.0, 3.0, 3.0], [7.0] * 4]), own)
+    np.testing.assert_allclose(place, [[0.5, 1, 0.5, 0.5], [0.5] * 4])
+    # Means 2, 3, 3, 3; variances 0, 1, 2/3, 1/2.
+    np.testing.assert_allclose(deviations, [[0, 1, 0, 0], [0] * 4], atol=1e-12)
+    np.testing.assert_allclose(change, [[0, 1, -0.5, 0], [0] * 4])
     infinite = features_of(np.array([[0.0, math.inf, math.inf]]), ["change_1", "below_maximum"])
     np.testing.assert_array_equal(np.concatenate(infinite)[:, 2], [math.nan] * 2)
 

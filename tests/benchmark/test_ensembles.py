@@ -18,14 +18,15 @@ from gmb_hf.benchmark.ensembles import COMBINATIONS, FEATURES, split_runs
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.health import lock_health
 from gmb_hf.benchmark.locking import explore
+from gmb_hf.benchmark.prepare import resolve
 from gmb_hf.benchmark.results import Results
-from gmb_hf.design.candidates import Ensemble
+from gmb_hf.design.candidates import LEARNED_METRIC, Ensemble
 from gmb_hf.design.design import PARTS
 from gmb_hf.design.explain import explain
 from gmb_hf.design.lock import CHECKSUMS
 from gmb_hf.design.locked_ensembles import LockedEnsemble
 from gmb_hf.hub.sources import part_of
-from gmb_hf.indicators.catalogue import compute
+from gmb_hf.indicators.catalogue import compute, get
 from gmb_hf.indicators.ensemble import fitted_ensemble
 from gmb_hf.training.presets import design_of
 
@@ -332,22 +333,47 @@ class TestExplore:
 
 
 class TestPresets:
-    def test_every_label_free_score_is_a_member(self):
+    def test_a_combination_is_of_its_class(self):
         log = runs(32)
         design = design_of(preset("quick").changed(EARLIER), log)
-        label_free = [c.name for c in design.candidates[:-2] if c.x_sees_test_labels is False]
-        few = []
-        for last, name in zip(design.candidates[-2:], COMBINATIONS, strict=True):
-            assert last.name == name
-            assert last.x_ensemble is not None
-            assert [member.name for member in last.x_ensemble.members] == label_free
-            assert last.x_ensemble.features == FEATURES
-            members = {"members": last.x_ensemble.members[:4]}
-            few.append(
-                last.model_copy(update={"x_ensemble": last.x_ensemble.model_copy(update=members)})
+        of_kind: dict[str, list[str]] = {}
+        made: dict[str, Any] = {}
+        for item in design.candidates:
+            if item.x_ensemble is None:
+                of_kind.setdefault(get(item.name).kind, []).append(item.name)
+            else:
+                made[item.name] = item
+        label_free, task_aware = of_kind["label-free"], of_kind["task-aware"]
+        for name, (kind, method) in COMBINATIONS.items():
+            ensemble = made[name].x_ensemble
+            found = [member.name for member in ensemble.members]
+            assert (ensemble.method, ensemble.features) == (method, FEATURES)
+            assert (
+                found
+                == {
+                    "label-free": label_free,
+                    "task-aware": label_free + task_aware,
+                    "label-using": [
+                        *("test_loss", "test_loss_drop", "test_accuracy"),
+                        *("test_margin_q10", "test_margin_q90"),
+                    ],
+                }[kind]
             )
+            assert resolve(made[name], log).indicator.kind == kind
+
+    def test_they_are_fitted_by_a_lock(self):
+        log = runs(32)
+        design = design_of(preset("quick").changed(EARLIER), log)
+        few = []
+        for item in design.candidates:
+            if item.x_ensemble is not None:
+                members = {"members": item.x_ensemble.members[-4:]}
+                kept = item.x_ensemble.model_copy(update=members)
+                few.append(item.model_copy(update={"x_ensemble": kept}))
         lock = locked(log, design.replace(candidates=few, seeds_eval=[], undeclared=list(PARTS)))
-        assert {name: formula(lock, name).method for name in COMBINATIONS} == COMBINATIONS
+        found = {name: formula(lock, name).method for name in COMBINATIONS}
+        assert found == {name: method for name, (_, method) in COMBINATIONS.items()}
+        assert lock.candidate(LEARNED_METRIC).sees_test_labels
 
     def test_half_of_many_runs_fit_it(self):
         config = preset("quick").changed([*EARLIER, "seeds.explore=0:76"])

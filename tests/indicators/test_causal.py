@@ -106,6 +106,25 @@ def test_lags_and_running_extremes(x: Values, lag: int) -> None:
     np.testing.assert_array_equal(causal.running_min(x), causal.trailing_min(x, whole))
 
 
+@given(values)
+def test_units_of_the_past_survive_a_change_of_scale(x: Values) -> None:
+    for name in ("place", "deviations", "relative_difference"):
+        found = STATISTICS[name](x, 3)
+        assert np.isfinite(found).all()
+        np.testing.assert_array_equal(STATISTICS[name](4 * x, 3), found)
+    assert ((place := STATISTICS["place"](x, 3)) >= 0).all()
+    assert (place <= 1).all()
+
+
+@given(values)
+def test_deviations_are_those_of_the_mean_and_sd_so_far(x: Values) -> None:
+    sd = naive(x, x.shape[1], np.std)
+    expected = (x - naive(x, x.shape[1], np.mean)) / np.where(sd > 0, sd, 1)
+    clear = sd > 1e-3 * (1 + naive(x, x.shape[1], lambda w: np.abs(w).max()))
+    found = causal.deviations_so_far(x)
+    np.testing.assert_allclose(found[clear], expected[clear], rtol=1e-6, atol=1e-7)
+
+
 STATISTICS = {
     "mean": causal.trailing_mean,
     "max": causal.trailing_max,
@@ -118,6 +137,9 @@ STATISTICS = {
     "difference": causal.difference,
     "running_max": lambda x, width: causal.running_max(x),
     "running_min": lambda x, width: causal.running_min(x),
+    "place": lambda x, width: causal.place_so_far(x),
+    "deviations": lambda x, width: causal.deviations_so_far(x),
+    "relative_difference": causal.relative_difference,
 }
 
 
