@@ -137,17 +137,18 @@ def choose(
     rows: LabelledWindows,
     fit: Callable[[LabelledWindows, Sequence[Setting]], Mapping[Setting, LogOdds | Boosted]],
     settings: Sequence[Setting],
-    folds: int,
+    folds: int | NDArray[np.int64],
 ) -> Chosen[Setting]:
-    """Fit with each setting, leaving `folds` groups of runs out in turn, and take the best.
+    """Fit with each setting, leaving groups of runs out in turn, and take the best.
 
-    At least as many runs have windows of both classes; the settings that bind most come first. The
-    order of the rows changes nothing.
+    `folds` is how many groups the runs are dealt into, of which at least as many have windows of
+    both classes; or the group of each run, int64 [R], counted from 0. The settings that bind most
+    come first. The order of the rows changes nothing.
     """
     rows = rows.sorted()
     losses, weights = dict.fromkeys(settings, 0.0), rows.weights
-    fold = rows.folds(folds)
-    for number in range(folds):
+    fold = rows.folds(folds) if isinstance(folds, int) else folds[rows.run]
+    for number in np.unique(fold):
         inside, outside = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
         for setting, fitted in fit(rows.select(inside), settings).items():
             log_odds = fitted(rows.features[outside])
@@ -319,7 +320,7 @@ class MemberScores:
                 member has no score in a labelled window, or one too large to be fitted.
         """
         design = self.design
-        rows = self._rows(runs)
+        rows = self.rows(runs)
         both = len(rows.runs_of_both_classes)
         if both < design.folds:
             raise InputError(
@@ -339,36 +340,20 @@ class MemberScores:
 
         `n_calibration_runs` counts the runs of `calibrate` with negative windows.
         """
-        chosen = self.fit(runs)
-        odds = chosen.log_odds
-        members: list[dict[str, Any]] = []
-        for member in self.entry.members:
-            params = dict(member.indicator.with_defaults(member.parameters))
-            known = dataclasses.asdict(member.declared)
-            known.pop("knows_task")  # which follows from its columns
-            members.append({**known, "params": params})
-        if isinstance(odds, LogOdds):
-            fitted = {"center": odds.center, "scale": odds.scale, "coefficient": odds.coefficients}
-            for name, numbers in fitted.items():
-                of_members = numbers.reshape(len(members), -1).tolist()
-                for record, each in zip(members, of_members, strict=True):
-                    record[name] = tuple(each)
-        others = self._rows(calibrate)
-        return LockedEnsemble(
-            method=self.design.method,
-            features=self.design.features,
-            members=tuple(LockedMember(**record) for record in members),
-            intercept=odds.intercept,
-            trees=odds.trees if isinstance(odds, Boosted) else (),
-            setting=_setting(chosen.setting),
-            log_losses={_setting(setting): loss for setting, loss in chosen.losses.items()},
+        others = self.rows(calibrate)
+        return frozen_formula(
+            self.entry,
+            self.fit(runs),
             fit_runs=tuple(runs),
             calibrate_runs=tuple(calibrate),
             n_calibration_runs=len(np.unique(others.run[~others.positive])),
         )
 
-    def _rows(self, runs: Sequence[str]) -> LabelledWindows:
-        """The labelled windows of these runs; of undecided ones there are none."""
+    def rows(self, runs: Sequence[str], *, every: int = 1) -> LabelledWindows:
+        """The labelled windows of these runs, of every so many checkpoints one.
+
+        Of undecided runs there are none.
+        """
         place = {run: row for row, run in enumerate(self.scores[0].runs)}
         chosen = [place[run] for run in sorted(runs) if run in place]
         parts = [scores.select(chosen) for scores in self.scores]
@@ -376,7 +361,9 @@ class MemberScores:
         # Where windows without a score are left out, one member that has none is enough.
         positive = np.logical_and.reduce([one.positive for one in windows])
         negative = np.logical_and.reduce([one.negative for one in windows])
-        run, column = np.nonzero(positive | negative)
+        labelled = positive | negative
+        labelled[:, np.arange(labelled.shape[1]) % every > 0] = False
+        run, column = np.nonzero(labelled)
         features = np.stack([part.values[run, column] for part in parts], axis=1)
         for row, member in np.argwhere(np.abs(features) > LARGEST)[:1]:
             scores, cell = parts[member], (run[row], column[row])
@@ -385,6 +372,34 @@ class MemberScores:
             who = f"candidate {self.entry.name!r}: its member {scores.name!r}"
             raise InputError(f"{who} {what} {scores.steps[cell]}, {hint}")
         return LabelledWindows(features, positive[run, column], run)
+
+
+def frozen_formula(entry: Entry, chosen: Chosen[Any], **runs: Any) -> LockedEnsemble:
+    """A fitted combination as a file keeps it; `runs` are the fields that say which they were."""
+    assert entry.ensemble is not None
+    odds = chosen.log_odds
+    members: list[dict[str, Any]] = []
+    for member in entry.members:
+        params = dict(member.indicator.with_defaults(member.parameters))
+        known = dataclasses.asdict(member.declared)
+        known.pop("knows_task")  # which follows from its columns
+        members.append({**known, "params": params})
+    if isinstance(odds, LogOdds):
+        fitted = {"center": odds.center, "scale": odds.scale, "coefficient": odds.coefficients}
+        for name, numbers in fitted.items():
+            of_members = numbers.reshape(len(members), -1).tolist()
+            for record, each in zip(members, of_members, strict=True):
+                record[name] = tuple(each)
+    return LockedEnsemble(
+        method=entry.ensemble.method,
+        features=entry.ensemble.features,
+        members=tuple(LockedMember(**record) for record in members),
+        intercept=odds.intercept,
+        trees=odds.trees if isinstance(odds, Boosted) else (),
+        setting=_setting(chosen.setting),
+        log_losses={_setting(setting): loss for setting, loss in chosen.losses.items()},
+        **runs,
+    )
 
 
 def lock_ensembles(
@@ -405,6 +420,12 @@ def lock_ensembles(
             locked[entry.name] = record
             found += doubts(entry.name, record, prepared.design, prepared.runs_with_negatives)
             entry = dataclasses.replace(entry, indicator=fitted_ensemble(entry.name, record))
+        if entry.pretrained is not None:  # which all of these runs calibrate
+            runs = {
+                "calibrate_runs": prepared.log.runs,
+                "n_calibration_runs": prepared.runs_with_negatives,
+            }
+            locked[entry.name] = entry.pretrained.model_copy(update=runs)
         entries.append(entry)
     return entries, locked, found
 
@@ -549,7 +570,7 @@ def combinations_of(design: Design, log: RunLog) -> list[dict[str, Any]]:
             "family": ENSEMBLE,
             **({} if kind == "label-using" else {"x_sees_test_labels": False}),
             "x_ensemble": {
-                "members": [_plain(one) for one in wanted[kind]],
+                "members": [plain_member(one) for one in wanted[kind]],
                 **shared,
                 "method": method,
             },
@@ -559,7 +580,7 @@ def combinations_of(design: Design, log: RunLog) -> list[dict[str, Any]]:
     ]
 
 
-def _plain(score: Score) -> dict[str, Any]:
+def plain_member(score: Score) -> dict[str, Any]:
     """A member as a design lists it: what follows from its name is left out."""
     known = score.model_dump(exclude_none=True, exclude_defaults=True)
     if score.family not in COLUMN_FAMILIES:

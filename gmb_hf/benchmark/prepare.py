@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gmb_hf.base.errors import InputError, nearest, unknown
+from gmb_hf.base.errors import InputError, first_of, nearest, unknown
 from gmb_hf.benchmark.causality import Series, Tried, alone, refuse_peeking
 from gmb_hf.benchmark.events import EVENTS, Events, events_the_other_way, find_events
 from gmb_hf.benchmark.judgement import Basis, Judgement, Locked, Source
@@ -32,6 +32,8 @@ from gmb_hf.design.design import UNDECLARED, Design
 from gmb_hf.design.event_types import EVENT_TYPES
 from gmb_hf.design.lint import in_percent, nearest_multiple
 from gmb_hf.design.lock import CENTRAL, SEEN_AS, Lock, LockedSystem, member_key
+from gmb_hf.design.locked_ensembles import LockedEnsemble
+from gmb_hf.design.pretrained import PretrainedScore, pretrained
 from gmb_hf.design.strata import EVENT_STEP
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.catalogue import Indicator, Observables, get, is_foreign, names, scored
@@ -65,6 +67,7 @@ from gmb_hf.runs.runlog import RunLog, at_shared_steps
 CONTROLS = ("clock", "constant", "steps_since_memorisation")
 SEED = "seed"
 _COLUMNS_SHOWN = 24
+_NAMED = 4  # columns that a message names
 LABEL_FREE = ("train_loss", "train_acc")
 """Metrics that are made without held-out labels."""
 
@@ -80,6 +83,7 @@ class Entry:
         members: of an ensemble, in the order of its design; its indicator has no score until it is
             fitted.
         ensemble: how they are to be combined; None for every other score.
+        pretrained: the formula of a combination that was fitted on other runs.
     """
 
     indicator: Indicator
@@ -87,6 +91,7 @@ class Entry:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     members: tuple[Entry, ...] = ()
     ensemble: Ensemble | None = None
+    pretrained: LockedEnsemble | None = None
 
     @property
     def name(self) -> str:
@@ -603,10 +608,12 @@ def resolve(candidate: Candidate, log: RunLog | None) -> Entry:
             ensemble has the name of an indicator or a column.
     """
     where, ensemble = f"candidate {candidate.name!r}", candidate.x_ensemble
-    if ensemble is None:
+    if ensemble is None and candidate.x_pretrained is None:
         return _resolve_score(candidate, log, where)
     if candidate.name in names() or (log is not None and candidate.name in log.observables):
         raise InputError(f"{where}: is the name of an indicator or a column; rename the ensemble")
+    if ensemble is None:
+        return _resolve_pretrained(candidate, log, where)
     members = tuple(
         _resolve_score(one, log, f"{where}, member {one.name!r}") for one in ensemble.members
     )
@@ -619,6 +626,56 @@ def resolve(candidate: Candidate, log: RunLog | None) -> Entry:
             f"{where}: x_sees_test_labels is {said}, but {but}; say it of the members alone"
         )
     return Entry(indicator, candidate.x_sign or 1, {}, members, ensemble)
+
+
+def _resolve_pretrained(candidate: Candidate, log: RunLog | None, where: str) -> Entry:
+    """A combination that was fitted elsewhere, for the checkpoints of a log.
+
+    Raises:
+        InputError: it is not there, is another one than was declared, or the log lacks columns.
+    """
+    assert candidate.x_pretrained is not None
+    found = pretrained(candidate.x_pretrained, where)
+    cadence = found.cadence
+    if log is not None:
+        lacking = [name for name in found.needs if name not in log.observables]
+        if lacking:
+            raise _lacking_columns(found, lacking, where)
+        cadence = at_shared_steps(log, list(found.needs)).panel("step").cadence()
+    formula = found.at_cadence(cadence)
+    indicator = fitted_ensemble(candidate.name, formula)
+    sees = candidate.x_sees_test_labels
+    if sees not in (None, indicator.sees_test_labels):
+        raise InputError(
+            f"{where}: x_sees_test_labels is {sees}, but by its members it is "
+            f"{indicator.sees_test_labels}; leave the key out"
+        )
+    return Entry(indicator, candidate.x_sign or 1, pretrained=formula)
+
+
+def _lacking_columns(found: PretrainedScore, lacking: Sequence[str], where: str) -> InputError:
+    """What a log lacks for a pretrained score, and what would have recorded it."""
+    surveyed = {name for one in map(get, names()) if one.published for name in one.needs}
+    own = [name for name in lacking if name not in surveyed]
+    trained = [name for name in lacking if name in surveyed]
+    how = [
+        *(
+            [f"gmb_hf.monitor.observe.ModelObserver measures {first_of(own, _NAMED)}"]
+            if own
+            else []
+        ),
+        *(
+            [f"gmb run --set training.observables=published records {first_of(trained, _NAMED)}"]
+            if trained
+            else []
+        ),
+    ]
+    return InputError(
+        f"{where}: the logs lack {len(lacking)} of the {len(found.needs)} columns that it is made "
+        f"of; {'; '.join(how)}",
+        code="missing_columns",
+        name=found.name,
+    )
 
 
 def _resolve_score(score: Score, log: RunLog | None, where: str) -> Entry:

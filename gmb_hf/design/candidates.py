@@ -146,6 +146,15 @@ class Ensemble(Section):
         return self
 
 
+class Pretrained(Section):
+    """A combination that was fitted on other runs; thresholds are made on the explore runs."""
+
+    source: Annotated[str, Field(min_length=1)] = Field(
+        description="a name that the package ships (gmb score list), or a file"
+    )
+    hash: str = Field("", description="its hash; another score of that name is refused")
+
+
 class Candidate(Score):
     """A score that asks to be an alarm."""
 
@@ -154,16 +163,30 @@ class Candidate(Score):
         description="family ensemble: {members: [...]}, a learned combination of scores",
         examples=[()],
     )
+    x_pretrained: Pretrained | None = Field(
+        None,
+        description="family ensemble: {source: NAME, hash: ...}, a combination fitted elsewhere",
+        examples=[()],
+    )
 
     @model_validator(mode="before")
     @classmethod
     def _family_of_ensemble(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("x_ensemble") and data.get("family") is None:
+        combined = isinstance(data, dict) and (data.get("x_ensemble") or data.get("x_pretrained"))
+        if combined and data.get("family") is None:
             return {**data, "family": ENSEMBLE}
         return data
 
     @model_validator(mode="after")
     def _ensemble_or_not(self) -> Candidate:
+        if self.x_pretrained is not None:
+            if self.x_ensemble is not None:
+                raise ValueError("x_ensemble is fitted here, x_pretrained was elsewhere; keep one")
+            if self.family != ENSEMBLE:
+                raise ValueError(f"x_pretrained makes the family {ENSEMBLE}, it is {self.family!r}")
+            if self.params:
+                raise ValueError("a pretrained score has no params of its own")
+            return self
         if self.family == ENSEMBLE and self.x_ensemble is None:
             raise ValueError("an ensemble needs x_ensemble: {members: [...]}")
         if self.x_ensemble is None:

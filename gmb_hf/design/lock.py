@@ -32,7 +32,7 @@ from gmb_hf.core.thresholds import effective_budget
 from gmb_hf.design.candidates import ParamValue
 from gmb_hf.design.design import UNDECLARED, Design
 from gmb_hf.design.fingerprint import design_fingerprint
-from gmb_hf.design.locked_ensembles import LockedEnsemble, ensemble_fault
+from gmb_hf.design.locked_ensembles import LockedEnsemble, ensemble_fault, pretrained_fault
 
 CENTRAL = "central"
 """The member of the robustness family that is the candidate as declared."""
@@ -259,7 +259,12 @@ def check_candidates(
         if declared and name not in declared and item.family != "control":
             raise unknown("candidate", name, declared, where="lock: not in the prereg")
         ensemble = declared[name].x_ensemble if name in declared else None
-        if ensemble is None and item.ensemble is not None:
+        fitted = declared[name].x_pretrained if name in declared else None
+        if fitted is not None:
+            fault = pretrained_fault(fitted, item.ensemble, explore_runs)
+            if fault is not None:
+                raise wrong(name, fault)
+        elif ensemble is None and item.ensemble is not None:
             raise wrong(name, " is no ensemble")
         if ensemble is not None:
             fault = ensemble_fault(ensemble, item.ensemble, explore_runs)

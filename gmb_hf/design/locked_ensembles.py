@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from gmb_hf.base.documents import Count, Many, Section
-from gmb_hf.design.candidates import Ensemble, ParamValue
+from gmb_hf.design.candidates import Ensemble, ParamValue, Pretrained
 
 
 class LockedMember(Section):
@@ -77,6 +77,7 @@ class LockedEnsemble(Section):
     fit_runs: Many[str] = Field(description="explore runs that the formula was fitted on")
     calibrate_runs: Many[str] = Field(description="the others, which the thresholds are from")
     n_calibration_runs: int = Field(ge=0, description="those of them with negative windows")
+    pretrained: str = Field("", description="hash of the pretrained score that it is")
 
     @model_validator(mode="before")
     @classmethod
@@ -133,6 +134,19 @@ def feature_name(member: str, feature: str) -> str:
     ('effective_rank', 'change_5(effective_rank)')
     """
     return member if feature == "score" else f"{feature}({member})"
+
+
+def pretrained_fault(
+    declared: Pretrained, locked: LockedEnsemble | None, explore_runs: Sequence[str]
+) -> str | None:
+    """What of a frozen pretrained score is not as the design asks for; None if nothing."""
+    if locked is None or not locked.pretrained:
+        return " is a pretrained score without its formula"
+    if declared.hash != locked.pretrained:
+        return f": its formula is {locked.pretrained[:16]}, the prereg's {declared.hash[:16]}"
+    if locked.fit_runs or sorted(locked.calibrate_runs) != sorted(explore_runs):
+        return ": no run of this lock was fitted on, all of the explore runs calibrate it"
+    return None
 
 
 def ensemble_fault(
