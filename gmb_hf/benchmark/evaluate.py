@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 # With too few runs there is no verdict but INCONCLUSIVE, which says so itself.
 _FEW_RUNS = ("run_groups_exceed_runs", "few_held_out_runs", "few_runs_for_run_budget")
 _LEANS_ON = 5  # members of an ensemble that a note names
+_FAMILIES = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -426,10 +427,19 @@ def _ensemble_notes(lock: Lock) -> list[str]:
         logistic = ensemble.method == "logistic"
         form = "+.2g" if logistic else ".0f"
         most = ensemble.leans_on(_LEANS_ON)
-        notes.append(
+        made = (
             f"{name} was fitted on {len(ensemble.fit_runs)} explore runs; its thresholds come from "
             f"{ensemble.n_calibration_runs} others, where those of single scores come from "
             f"{lock.x_lock.n_calibration_runs}. "
+        )
+        if ensemble.pretrained:
+            made = (
+                f"{name} is pretrained ({ensemble.pretrained[:16]}): it was fitted on other "
+                f"runs, and {ensemble.n_calibration_runs} explore runs gave its thresholds. "
+            )
+        families = ", ".join(f"{of} {share:.0%}" for of, share in ensemble.by_family()[:_FAMILIES])
+        notes.append(
+            f"{made}By family, its log-odds are {families}. "
             f"{'Its largest coefficients of' if logistic else 'Most of its splits are on, of'} "
             f"{len(ensemble.members) * len(ensemble.features)}: "
             f"{', '.join(f'{name} {weight:{form}}' for name, weight in most)}."

@@ -16,11 +16,15 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.benchmark.events import Events
 from gmb_hf.benchmark.prepare import CONTROLS, with_boundary, with_explored
 from gmb_hf.core.thresholds import runs_to_promise
+from gmb_hf.design.candidates import ENSEMBLE
 from gmb_hf.design.design import SEEDS, Design, Part
 from gmb_hf.design.lint import nearest_multiple, open_parts
+from gmb_hf.design.pretrained import PretrainedScore
 from gmb_hf.indicators.catalogue import Indicator, get, names
 from gmb_hf.runs.metadata import COLUMN_FAMILIES, EXTERNAL, column_family
 from gmb_hf.runs.runlog import RunLog, at_shared_steps
+
+PRETRAINED = "pretrained:"
 
 
 def own_score(
@@ -29,9 +33,15 @@ def own_score(
     """A score of somebody's own log as a candidate: its column, else the indicator of that name.
 
     `sees_test_labels` is of a column; what an indicator sees is known, and so is what the column
-    of that name sees which is all that it reads.
+    of that name sees which is all that it reads. "pretrained:NAME" is a score that was fitted on
+    other runs: one that the package ships, or a file.
     """
     candidate: dict[str, Any] = {"name": name, "x_sign": sign}
+    if name.startswith(PRETRAINED):
+        source = name.removeprefix(PRETRAINED)
+        found = PretrainedScore.find(source)
+        frozen = {"source": source, "hash": found.hash}
+        return {**candidate, "name": found.name, "family": ENSEMBLE, "x_pretrained": frozen}
     if name in log.observables and name not in CONTROLS:
         family = column_family(log.metadata, name)
         known = get(name) if name in names() and family == EXTERNAL else None

@@ -167,6 +167,7 @@ _GROUPS = {
     "runs": ("runs.app", "Anybody's logs to one table, and a look at them."),
     "panel": ("panel.app", "Frozen runs on which scores are compared."),
     "leaderboard": ("panel.leaderboard", "Submissions on panels: checked, and as a site."),
+    "score": ("score.app", "Pretrained scores: fitted elsewhere, calibrated on your runs."),
     "judge": ("language.judging", "Answers of checkpoints, rated by a model."),
     "model": ("run.app", "Models: made anew, and pushed to the Hub."),
     "metrics": ("catalogue.app", "Metrics as `evaluate` modules."),

@@ -5,6 +5,7 @@ Options:
     preset: The design of a preset; that of the logs by default.
     score (column): Only this column or indicator, not the design's candidates; several are
         possible.
+    pretrained (name): A pretrained score (gmb score list), or its file.
     sign: Of --score: +1: high scores mean risk; -1: low ones do.
     explore_share (share): Explore only this share of the runs; the others are held out.
 
@@ -98,6 +99,7 @@ def explore(
     prereg: Path | None = None,
     preset: str | None = None,
     score: list[str] | None = None,
+    pretrained: list[str] | None = None,
     sign: int = 1,
     sees_test_labels: bool | None = None,
     explore_share: float | None = None,
@@ -126,6 +128,7 @@ def lock(
     prereg: Path | None = None,
     preset: str | None = None,
     score: list[str] | None = None,
+    pretrained: list[str] | None = None,
     sign: int = 1,
     sees_test_labels: bool | None = None,
     explore_share: float | None = None,
@@ -207,7 +210,7 @@ def lock(
 
 _OF_A_FILE = {"out", "force"}  # of `gmb prereg init` without runs
 # What a next command is told again, beside the fields of the design.
-_SAID = ("score", "sign", "sees_test_labels")
+_SAID = ("score", "pretrained", "sign", "sees_test_labels")
 _COLUMNS = ("step_column", "run_column")
 
 
@@ -230,10 +233,10 @@ def _design(
     from gmb_hf.hub.sources import design_for, has_design
 
     fields, given = options.design_fields(context), context.params
-    scores, share = given["score"], given["explore_share"]
+    scores, share = options.scores_of(context), given["explore_share"]
     known = {name: given[name] for name in ("sign", "sees_test_labels")}
     options.check_sign(given["sign"])
-    if not scores and known.keys() & options.typed(context).keys():
+    if not given["score"] and known.keys() & options.typed(context).keys():
         raise InputError("--sign and --sees-test-labels are of --score; name one")
     options.refuse_candidates(fields, scores)
     own = prereg is None and preset is None and not has_design(log)

@@ -36,7 +36,7 @@ _ALWAYS |= {"figures", "force"}
 _OF_BOTH = {"score", "fpr_targets", "sign", "sees_test_labels", "protocol"}
 _OF_A_JUMP = {"jump_checkpoints", "hold_checkpoints", "fall_back", "smoothing"}
 _ONLY_COMPAT = {*_OF_A_JUMP, "thresholds", "last_rows"}
-_SAID = ("score", "sign", "sees_test_labels")
+_SAID = ("score", "pretrained", "sign", "sees_test_labels")
 
 
 def evaluate(
@@ -45,6 +45,7 @@ def evaluate(
     lock: Path | None = None,
     out: Path = Path("results"),
     score: list[str] | None = None,
+    pretrained: list[str] | None = None,
     sign: int = 1,
     sees_test_labels: bool | None = None,
     explore_runs: list[str] | None = None,
@@ -68,6 +69,7 @@ def evaluate(
         lock: Judge held-out runs by this lock.
         out (folder): Folder for the results.
         score (column): A column, or an indicator, to judge; may be given several times.
+        pretrained (name): A pretrained score (gmb score list), or its file.
         sign: +1: high scores mean risk; -1: low ones do.
 
     More options:
@@ -143,12 +145,13 @@ def evaluate(
             if panel.judged:
                 log, earlier = panel.read("heldout"), log
         known: Any = {"sign": sign, "sees_test_labels": sees_test_labels}
-        options.refuse_candidates(fields, score)
+        scores = options.scores_of(context)
+        options.refuse_candidates(fields, scores)
         with options.said_in_options(every=True):
             if panel is None:
-                fixed = own_design(log, score or (), **known, **fields)
+                fixed = own_design(log, scores, **known, **fields)
             else:
-                fields["candidates"] = [own_score(name, log, **known) for name in score or ()]
+                fields["candidates"] = [own_score(name, log, **known) for name in scores]
                 fixed = panel.design().replace(**fields)
             count = len({*controls_of(log), *(candidate.name for candidate in fixed.candidates)})
             with naming_panels(log), show.counting("judging", count) as done:

@@ -396,12 +396,27 @@ def require_own(context: typer.Context, otherwise: str, *, of_panel: bool = Fals
     """
     on_line = typed(context)
     wanted = {"score": _REQUIRED["score"]} if of_panel else _REQUIRED
+    on_line |= {"score": "--pretrained"} if "pretrained" in on_line else {}
     lacking = ", ".join(flag for name, flag in wanted.items() if name not in on_line)
     if lacking:
         raise InputError(
             f"{lacking} missing: say what to judge, e.g. --score COLUMN --metric COLUMN "
             f"--horizon 2000 --safe-gap 4000; {otherwise}"
         )
+
+
+def scores_of(context: typer.Context) -> list[str]:
+    """The scores that were named: by `--score`, then by `--pretrained`, as `own_score` has them."""
+    from gmb_hf.benchmark.own_runs import PRETRAINED
+
+    given, fitted = context.params, []
+    for name in context.params.get("pretrained") or ():
+        if name.startswith("hf://"):
+            from gmb_hf.hub.scores import pull_score
+
+            name = str(pull_score(name))
+        fitted.append(f"{PRETRAINED}{name}")
+    return [*(given.get("score") or ()), *fitted]
 
 
 def check_sign(sign: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, FiniteFloat, field_validator, model_validator
@@ -116,6 +116,27 @@ class LockedEnsemble(Section):
         tried = [float(one) for one in self.log_losses] if self.method == "logistic" else []
         return len(tried) > 1 and float(self.setting) in (min(tried), max(tried))
 
+    def by_member(self) -> list[tuple[str, float]]:
+        """The share of the log-odds that each member carries, the largest first; they sum to 1.
+
+        By the sizes of its coefficients, whose features are in standard units, or by its splits.
+        """
+        return _shares((one.name, weight) for one, weight in self._weights())
+
+    def by_family(self) -> list[tuple[str, float]]:
+        """The same by the members' families."""
+        return _shares((one.family or "external", weight) for one, weight in self._weights())
+
+    def _weights(self) -> Iterator[tuple[LockedMember, float]]:
+        """How much each member weighs, feature by feature."""
+        splits = Counter(feature for tree in self.trees for feature in tree.feature)
+        for number, member in enumerate(self.members):
+            for place in range(len(self.features)):
+                if self.method == "logistic":
+                    yield member, abs(member.coefficient[place])
+                else:
+                    yield member, float(splits[number * len(self.features) + place])
+
     def leans_on(self, most: int) -> list[tuple[str, float]]:
         """The features with the largest coefficients, or that most splits are on, with these."""
         names = [feature_name(one.name, of) for one in self.members for of in self.features]
@@ -125,6 +146,14 @@ class LockedEnsemble(Section):
             splits = Counter(feature for tree in self.trees for feature in tree.feature)
             weights = [float(splits[number]) for number in range(len(names))]
         return sorted(zip(names, weights, strict=True), key=lambda item: -abs(item[1]))[:most]
+
+
+def _shares(weights: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    total: dict[str, float] = {}
+    for name, weight in weights:
+        total[name] = total.get(name, 0.0) + weight
+    whole = sum(total.values()) or 1.0
+    return sorted(((name, weight / whole) for name, weight in total.items()), key=lambda x: -x[1])
 
 
 def feature_name(member: str, feature: str) -> str:
