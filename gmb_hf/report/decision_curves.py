@@ -54,8 +54,9 @@ def plot_decisions(found: Decisions) -> Figure:
         style.rate_axis(axes.xaxis)
         _name(axes, lines[rule], found, rule)
     text = f"{style.rate_text(found.tolerated)} tolerated"
-    look: Any = {"fontsize": 6.8, "color": MUTED, "rotation": 90, "va": "bottom", "ha": "right"}
-    style.note(panels[0], text, (found.tolerated, 0), (-1.5, 3), **look)
+    look: Any = {"fontsize": 6.8, "color": MUTED, "rotation": 90, "va": "top", "ha": "right"}
+    place: Any = {"xycoords": ("data", "axes fraction")}
+    style.note(panels[0], text, (found.tolerated, 1), (-1.5, -2), **place, **look)
     panels[0].set(xlim=(0, widest), ylim=(0, 1.08 * max(tops)), ylabel="share of steps saved")
     style.rate_axis(panels[0].yaxis)
     return figure

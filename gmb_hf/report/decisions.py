@@ -45,12 +45,11 @@ def policy(one: DecisionRecord, metric: str) -> str:
     at = steps(one.at)
     if one.name == CLOCK:
         return f"stopping every run at step {at}"
-    of = f"{metric} reaching its level" if one.name == ONSET else shorten(one.name, _SHOWN_NAME)
-    alarm = "an alarm" if one.name != ONSET else "an onset"
-    of = metric if one.name == ONSET else of
+    sign = f"an onset of {metric}" if one.name == ONSET else f"an alarm of {one.name}"
+    sign = shorten(sign, _SHOWN_NAME)
     if one.rule == "without_alarm":
-        return f"stopping runs without {alarm} of {of} by step {at}"
-    return f"stopping runs {at} steps after {alarm} of {of}"
+        return f"stopping runs without {sign} by step {at}"
+    return f"stopping runs {at} steps after {sign}"
 
 
 def worth(at: StoppedRecord) -> str:
@@ -65,7 +64,9 @@ def worth(at: StoppedRecord) -> str:
 def sentence(found: Decisions, one: DecisionRecord) -> str:
     """The answer of one score: what it saves and loses, and the rivals at no greater loss."""
     if one.judged is None:
-        return f"{shorten(one.name, _SHOWN_NAME)}: no choice keeps {found.tolerated:.3g} lost."
+        share = f"{100 * found.tolerated:.3g}%"
+        name = shorten(one.name, _SHOWN_NAME)
+        return f"{name}: no choice keeps the share of lost events at {share}."
     doing = policy(one, found.metric)
     refuted = "more than the " if one.state == "missed" else ""
     text = f"{doing[0].upper()}{doing[1:]} {worth(one.judged)} ({refuted}"
