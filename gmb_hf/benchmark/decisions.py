@@ -23,7 +23,7 @@ from gmb_hf.base.errors import InputError, choose, first_of, fraction
 from gmb_hf.base.escape import cut, html_table, percent
 from gmb_hf.base.schemas import Schema
 from gmb_hf.base.stats import IntervalRecord, exact_binomial, ratio_interval, resamples
-from gmb_hf.benchmark.evaluate import HeldOut, may_judge
+from gmb_hf.benchmark.evaluate import HeldOutRuns, may_judge
 from gmb_hf.benchmark.events import EVENTS
 from gmb_hf.benchmark.foresight import Seen
 from gmb_hf.benchmark.gates import State, budget_state
@@ -74,7 +74,7 @@ class StoppedRecord(OpenSection):
     lost_interval: IntervalRecord | None = None
 
 
-class CurveRecord(OpenSection):
+class StoppingCurveRecord(OpenSection):
     """The held-out runs under every candidate of s, or k, in ascending order."""
 
     at: Many[FiniteFloat]
@@ -105,7 +105,7 @@ class DecisionRecord(OpenSection):
     # The most that each rival saves of the held-out runs where it loses no more of their events;
     # its step is chosen in hindsight, in its favour.
     rivals: dict[str, FiniteFloat] = Field(default_factory=dict)
-    curve: CurveRecord | None = None  # of a rival, and of the scores that lead their group
+    curve: StoppingCurveRecord | None = None  # of a rival, and of the scores that lead their group
 
     @property
     def gain(self) -> float:
@@ -293,7 +293,7 @@ def decide(
 
 
 def _decisions(
-    held_out: HeldOut, explored: Prepared, tolerated: float, records: Sequence[DecisionRecord]
+    held_out: HeldOutRuns, explored: Prepared, tolerated: float, records: Sequence[DecisionRecord]
 ) -> Decisions:
     """Everything together: curves stay with the rivals and with what leads its group."""
     lock, prepared = held_out.lock, held_out.prepared
@@ -427,7 +427,7 @@ class _Stopping:
     def __init__(self, explored: Prepared, judged: Prepared, tolerated: float) -> None:
         self.tolerated, self.design = tolerated, judged.design
         self.parts = {"explore": explored, "judged": judged}
-        self.curves: dict[tuple[str, Rule], CurveRecord] = {}  # of the rivals
+        self.curves: dict[tuple[str, Rule], StoppingCurveRecord] = {}  # of the rivals
         clocks = {part: one.judged.panel("step") for part, one in self.parts.items()}
         self.last = {part: clock.last_step.astype(np.float64) for part, clock in clocks.items()}
         steps = np.unique(clocks["judged"].steps[clocks["judged"].present]).astype(np.float64)
@@ -532,12 +532,12 @@ class _Stopping:
     def _weights(self, n_runs: int) -> NDArray[np.float64]:
         return resamples(n_runs, self.design.bootstrap_draws, self.design.seed)
 
-    def _curve(self, alarm: NDArray[np.float64], rule: Rule) -> CurveRecord:
+    def _curve(self, alarm: NDArray[np.float64], rule: Rule) -> StoppingCurveRecord:
         at, last = self.candidates[rule], self.last["judged"]
         stop = stops(rule, alarm, last, at)
         shares = saved_steps(stop, last).sum(axis=0) / last.sum()
         lost = lost_events(stop, self.parts["judged"].events.step).sum(axis=0)
-        return CurveRecord(
+        return StoppingCurveRecord(
             at=tuple(at.tolist()), saved=tuple(shares.tolist()), n_lost=tuple(lost.tolist())
         )
 

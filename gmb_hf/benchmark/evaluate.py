@@ -128,7 +128,7 @@ def evaluate_lock(
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut:
+class HeldOutRuns:
     """Held-out runs that a lock may judge, and the look at them that is about to be taken.
 
     Attributes:
@@ -162,7 +162,7 @@ def may_judge(
     *,
     transfer: bool = False,
     counted: bool = False,
-) -> HeldOut:
+) -> HeldOutRuns:
     """The held-out runs, where the lock may judge them; arguments and errors of `evaluate_lock`."""
     lock = lock if isinstance(lock, Lock) else Lock.read(lock)
     lacking: dict[str, list[str]] = {}
@@ -191,7 +191,7 @@ def may_judge(
     if transfer:
         said_lacking = [_lacking_note(lacking)] if lacking else []
         notes = (_transfer_note(lock.design, said), *said_lacking, *notes)
-    return HeldOut(lock, prepared, said, notes, next_look(lock, log), at_panels)
+    return HeldOutRuns(lock, prepared, said, notes, next_look(lock, log), at_panels)
 
 
 def _lacking(lock: Lock, log: RunLog) -> dict[str, list[str]]:

@@ -41,7 +41,12 @@ def log_of(
     log = RunLog.from_arrays(
         [f"seed_{seed}" for seed in seeds],
         steps,
-        {"test_acc": metric, "score": score, "other": rng.random(metric.shape)},
+        {
+            "test_acc": metric,
+            "test_loss": 4 - 4 * metric,
+            "score": score,
+            "other": rng.random(metric.shape),
+        },
         seeds=seeds,
     )
     if chance is not None:

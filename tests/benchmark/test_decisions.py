@@ -9,9 +9,10 @@ import pytest
 from decision_runs import EXPLORE, LAST, lock_on, log_of
 
 from gmb_hf import Decisions, InputError, Lock, RunLog, decide, evaluate_lock
-from gmb_hf.benchmark.decisions import CurveRecord, DecisionRecord
+from gmb_hf.benchmark.decisions import DecisionRecord, StoppingCurveRecord
 from gmb_hf.core.decisions import Rule
 from gmb_hf.design.looks import LooksFile
+from gmb_hf.report.decisions import answers
 
 # Nine events, of which the last two come without an alarm, late; six runs have none.
 HELD_OUT = [
@@ -163,6 +164,23 @@ def test_a_combination_is_chosen_on_runs_that_it_was_not_fitted_on():
     assert one.explored.n_runs == len(log.runs) - len(ensemble.fit_runs)
 
 
+def test_the_learned_metric_is_a_rival():
+    log = log_of([*EXPLORE[:40], *EXPLORE[:40], *EXPLORE[40:]])
+    members = [
+        {"name": "test_acc", "family": "external", "x_sees_test_labels": True},
+        {"name": "test_loss", "family": "external", "x_sees_test_labels": True},
+    ]
+    learned = {"name": "learned_metric", "x_ensemble": {"method": "logistic", "members": members}}
+    score = {"name": "score", "family": "external", "x_sees_test_labels": False}
+    held_out = log_of(HELD_OUT, first_seed=1000)
+    lock = lock_on(log, candidates=[score, learned])
+    found = decide(lock, held_out, explore=log, scores=["score"])
+    assert record(found, "learned_metric").group == "rival"
+    assert {*record(found, "score").rivals} == {"learned_metric", "clock", "onset"}
+    assert found.best("without_alarm") == record(found, "score")
+    assert "the learned test_acc saves" in answers(found)[0]
+
+
 def test_a_file_and_back(found: Decisions, tmp_path: Path):
     path = found.write(tmp_path / "decisions.yaml")
     assert Decisions.read(tmp_path) == found
@@ -190,7 +208,7 @@ def test_curves_stay_with_what_is_drawn(found: Decisions):
     assert best.name == "score"
     assert [one.name for one in found.rivals("after_alarm")] == ["clock", "onset"]
     assert all(one.curve is not None for one in found.leading("without_alarm"))
-    assert CurveRecord(at=(1,), saved=(0.5,), n_lost=(3,)).saved_within(2) == 0.0
+    assert StoppingCurveRecord(at=(1,), saved=(0.5,), n_lost=(3,)).saved_within(2) == 0.0
 
 
 # Looks: the same ledger as that of an evaluation.
