@@ -32,6 +32,7 @@ from gmb_hf.benchmark.records import WhyNull
 from gmb_hf.core.decisions import Rule, least_at, lost_events, needed, saved_steps, stops
 from gmb_hf.core.events import plateau_steps
 from gmb_hf.core.thresholds import runs_to_promise, shown_line
+from gmb_hf.design.candidates import LEARNED_METRIC
 from gmb_hf.design.lock import Lock
 from gmb_hf.design.looks import look_notes
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 RULES: tuple[Rule, ...] = get_args(Rule)
-CLOCK, ONSET, LEARNED = "clock", "onset", "learned_metric"
+CLOCK, ONSET, LEARNED = "clock", "onset", LEARNED_METRIC
 """What a score is held against: no score at all, and the metric of the event itself."""
 
 Group = Literal["monitor", "task", "undeclared", "oracle", "rival"]

@@ -33,7 +33,7 @@ def decide(
     figures: bool = True,
     force: bool = False,
 ) -> None:
-    """What is a decision worth: how many steps does stopping runs save, how many events are lost?
+    """What stopping runs by the alarms of a lock saves in steps, and loses in events.
 
     Options:
         lock: The lock whose alarms decide.
