@@ -1,5 +1,7 @@
 from gmb_hf._version import __version__ as __version__
 from gmb_hf.base.errors import InputError as InputError
+from gmb_hf.benchmark.decisions import Decisions as Decisions
+from gmb_hf.benchmark.decisions import decide as decide
 from gmb_hf.benchmark.evaluate import evaluate_lock as evaluate_lock
 from gmb_hf.benchmark.evaluate import evaluate_runs as evaluate_runs
 from gmb_hf.benchmark.evaluate import judge as judge
@@ -14,6 +16,7 @@ from gmb_hf.hub.sources import read_runs as read_runs
 from gmb_hf.jobs import metrics as metrics
 from gmb_hf.modeling import GrokkingTransformerConfig as GrokkingTransformerConfig
 from gmb_hf.modeling import GrokkingTransformerForCausalLM as GrokkingTransformerForCausalLM
+from gmb_hf.report.decision_curves import plot_decisions as plot_decisions
 from gmb_hf.report.figures import plot as plot
 from gmb_hf.report.run_curves import plot_run as plot_run
 from gmb_hf.runs.panel import Panel as Panel

@@ -35,6 +35,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from benchmark.decision_runs import EXPLORE, lock_on, log_of
 from hub_store import Hub
 from monitor.live_runs import Evaluated, evaluated_runs
 from synthetic import SYNTHETIC_DESIGN, synthetic_runlog
@@ -157,6 +158,13 @@ class Inputs:
             shutil.copy(GOLDEN / name, folder)
 
     first_alarm = golden
+
+    def decide(self, folder: Path) -> None:
+        explored = log_of(EXPLORE)
+        explored.write(folder / "explore.parquet")
+        held_out = [*EXPLORE[::4], *[(None, None)] * 6]
+        log_of(held_out, first_seed=1000).write(folder / "heldout.parquet")
+        lock_on(explored).write(folder / "lock.yaml")
 
     def verdicts(self, folder: Path) -> None:
         self.golden(folder)

@@ -32,10 +32,10 @@ from gmb_hf.benchmark.verdict import judge_all
 from gmb_hf.core.thresholds import effective_budget
 from gmb_hf.design.candidates import ENSEMBLE
 from gmb_hf.design.design import Design
-from gmb_hf.design.ledger import panel_looks
+from gmb_hf.design.ledger import PanelLooks, panel_looks
 from gmb_hf.design.lint import DesignFacts, lint, refuse_unsound
 from gmb_hf.design.lock import Lock, differing, refuse_shared_runs
-from gmb_hf.design.looks import look_notes, next_look
+from gmb_hf.design.looks import Look, look_notes, next_look
 from gmb_hf.runs.readers import Sources
 from gmb_hf.runs.runlog import RunLog
 
@@ -108,9 +108,63 @@ def evaluate_lock(
             other runs than those of the looks that the lock allows, or of a panel that as many
             have looked at as may.
     """
-    lock = lock if isinstance(lock, Lock) else Lock.read(lock)
+    held_out = may_judge(lock, runs, transfer=transfer, counted=counted)
+    lock, look = held_out.lock, held_out.look
     if lock_path is None and lock.path is not None:
         lock_path = str(lock.path)
+    looked = look_notes(lock, look)
+    evaluation = _evaluate(
+        held_out.prepared,
+        lock.design,
+        notes=(*held_out.notes, *_ensemble_notes(lock), *looked, *held_out.at_panels.notes),
+        panel_looks=held_out.at_panels.notes,
+        lock_path=lock_path,
+        look=look.number,
+        system=held_out.said if transfer else None,
+        on_done=on_done,
+    )
+    held_out.keep()
+    return evaluation
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOutRuns:
+    """Held-out runs that a lock may judge, and the look at them that is about to be taken.
+
+    Attributes:
+        lock: by what they are judged.
+        prepared: they.
+        said: what they say of their system, by field of the boundary.
+        notes: what a reader must know of the runs.
+        look: of the lock. at_panels: of the panels that the runs are of.
+    """
+
+    lock: Lock
+    prepared: Prepared
+    said: Mapping[str, Sequence[Any]]
+    notes: tuple[str, ...]
+    look: Look
+    at_panels: PanelLooks
+
+    def keep(self) -> None:
+        """Write the look down; call it before anybody sees a result.
+
+        Raises:
+            InputError: as `PanelLooks.keep` and `Look.keep`.
+        """
+        self.at_panels.keep()
+        self.look.keep()
+
+
+def may_judge(
+    lock: Lock | str | Path,
+    runs: Runs | Prepared,
+    *,
+    transfer: bool = False,
+    counted: bool = False,
+) -> HeldOutRuns:
+    """The held-out runs, where the lock may judge them; arguments and errors of `evaluate_lock`."""
+    lock = lock if isinstance(lock, Lock) else Lock.read(lock)
     lacking: dict[str, list[str]] = {}
     if transfer and not isinstance(runs, Prepared):
         runs = runs if isinstance(runs, RunLog) else RunLog.read(runs)
@@ -137,20 +191,7 @@ def evaluate_lock(
     if transfer:
         said_lacking = [_lacking_note(lacking)] if lacking else []
         notes = (_transfer_note(lock.design, said), *said_lacking, *notes)
-    look = next_look(lock, log)
-    evaluation = _evaluate(
-        prepared,
-        lock.design,
-        notes=(*notes, *_ensemble_notes(lock), *look_notes(lock, look), *at_panels.notes),
-        panel_looks=at_panels.notes,
-        lock_path=lock_path,
-        look=look.number,
-        system=said if transfer else None,
-        on_done=on_done,
-    )
-    at_panels.keep()
-    look.keep()
-    return evaluation
+    return HeldOutRuns(lock, prepared, said, notes, next_look(lock, log), at_panels)
 
 
 def _lacking(lock: Lock, log: RunLog) -> dict[str, list[str]]:

@@ -147,6 +147,7 @@ _COMMANDS: dict[str, tuple[str, str | None]] = {
     "explore": ("design.explore", "options.DesignCommand"),
     "lock": ("design.lock", "options.DesignCommand"),
     "evaluate": ("evaluate.evaluate", "options.DesignCommand"),
+    "decide": ("decide.decide", "decide.DecideCommand"),
     "trial": ("panel.trial", None),
     "submit": ("panel.submit", "panel.SubmitCommand"),
     "demo": ("panel.demo", None),
