@@ -1,7 +1,7 @@
 """Combinations over other splits of the explore runs: how much a verdict owes to one of them.
 
-A lock fits a combination on some explore runs and calibrates it on the others. Here the setting that
-it chose is fitted and calibrated by other split seeds, and each split judges the held-out runs.
+A lock fits a combination on some explore runs and calibrates it on the others. Here the setting it
+chose is fitted and calibrated by other split seeds, and each split judges the held-out runs.
 """
 
 from __future__ import annotations
