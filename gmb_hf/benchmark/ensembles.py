@@ -583,7 +583,7 @@ def combinations_of(design: Design, log: RunLog) -> list[dict[str, Any]]:
 def plain_member(score: Score) -> dict[str, Any]:
     """A member as a design lists it: what follows from its name is left out."""
     known = score.model_dump(exclude_none=True, exclude_defaults=True)
-    if score.family not in COLUMN_FAMILIES:
+    if score.family not in COLUMN_FAMILIES and score.name in catalogue.names():
         known.pop("x_sees_test_labels", None)
     return known
 

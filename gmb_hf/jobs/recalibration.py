@@ -201,7 +201,9 @@ def recalibrated_table(found: Sequence[Recalibrated]) -> Table:
 def calls(
     panels: Mapping[str, FrozenPanel], kinds: Sequence[Kind], folder: Path, **options: Any
 ) -> dict[str, Callable[[], list[Recalibrated]]]:
-    """A call for each panel and class, by what it is called."""
+    """A call for each panel and class, by what it is called; none for a panel alone."""
+    if len(panels) < 2:
+        return {}
     return {
         f"{name} by {kind} of the others": partial(
             recalibrated, name, panels, kind, folder, **options

@@ -2,7 +2,9 @@
 
     OUT/PANEL/                explore.csv, lock.yaml, results.yaml, report.*, tables/, figures/
     OUT/transfer/A-on-B/      the held-out runs of panel B by the lock of panel A: results.yaml
-    OUT/tables/trial.*        a row for each signal and panel; transfer.*: for each two panels
+    OUT/pretrained/           for each panel, scores that are fitted on all others
+    OUT/tables/trial.*        a row for each signal and panel; transfer.*: for each two panels;
+                              splits.*, recalibrated.*: of combinations and of pretrained scores
     OUT/figures/trial.*       signals by panels
     OUT/report.md             the one page
 
@@ -35,29 +37,38 @@ from gmb_hf.base.errors import InputError, positive_int
 from gmb_hf.base.escape import number, steps
 from gmb_hf.base.files import write_text
 from gmb_hf.base.tables import Column, Table
+from gmb_hf.benchmark.ensembles import combinations_of
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord, FirstAlarmRecord
 from gmb_hf.benchmark.locking import explore, make_lock, write_explored
-from gmb_hf.benchmark.prepare import prepare
+from gmb_hf.benchmark.prepare import chance_of, prepare
 from gmb_hf.benchmark.records import SUPPORTED
 from gmb_hf.benchmark.results import Results
 from gmb_hf.benchmark.utility import OperatingPointRecord
 from gmb_hf.benchmark.verdict import IndicatorRecord
 from gmb_hf.core.thresholds import in_words
+from gmb_hf.design.candidates import ENSEMBLE
+from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.hub.panels import EXPLORE, HELD_OUT, FrozenPanel, here
+from gmb_hf.hub.recipes import RECIPES
 from gmb_hf.indicators import catalogue
 from gmb_hf.indicators.claims import CLAIMS, Claim
+from gmb_hf.jobs.recalibration import Recalibrated, calls, recalibrated_table
+from gmb_hf.jobs.splits import OverSplits, over_splits, splits_table
 from gmb_hf.report import style
 from gmb_hf.report.answer import KINDS, RULE, kind_of, primary_target
 from gmb_hf.report.report import publish
 from gmb_hf.report.sheet import template
 from gmb_hf.report.tables import DETECTION, FALSE_ALARMS
+from gmb_hf.runs.runlog import RunLog
 
 if TYPE_CHECKING:
     from gmb_hf.jobs.run import Counting
 
 Found = TypeVar("Found")
+ONSET = 3.0
+"""Times chance, where a metric has left it."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +120,7 @@ def trial(
     of_scores = counting if jobs == 1 else _no_counting  # else the bar counts panels
     results = in_processes(
         {
-            name: partial(judge, panel, folder / name, figures=figures, counting=of_scores)
+            name: partial(_judge_all, panel, folder / name, figures=figures, counting=of_scores)
             for name, panel in found.items()
         },
         jobs,
@@ -119,6 +130,16 @@ def trial(
         name: {row.item.name for row in rows_of(name, own) if row.supported}
         for name, own in results.items()
     }
+    count = counting("combinations over splits", len(chosen))
+    split = in_processes(
+        {name: partial(_over_splits, panel, folder / name) for name, panel in found.items()},
+        jobs,
+        count,
+    )
+    again = calls(found, ("label-free", "task-aware"), folder / "pretrained")
+    count = counting("scores of other panels, calibrated anew", len(again))
+    moved = [one for each in in_processes(again, jobs, count).values() for one in each]
+    splits = [one for name in chosen for one in split[name]]
     crossed = {
         f"{lock_of} on {name}": partial(_transferred, lock_of, panel, folder, supported[lock_of])
         for lock_of in chosen
@@ -130,11 +151,17 @@ def trial(
     ]
     rows = [row for name in chosen for row in rows_of(name, results[name])]
     page = render_trial(
-        rows, chosen, transfers, asks={name: panel.record.asks for name, panel in found.items()}
+        rows,
+        chosen,
+        transfers,
+        asks={name: panel.record.asks for name, panel in found.items()},
+        splits=splits,
+        moved=moved,
     )
     paths = [write_text(folder / "report.md", page)]
     paths += style.save_figure(signals_by_panels(rows, chosen), folder / "figures" / "trial")
-    for table in (trial_table(rows), transfer_table(transfers)):
+    tables = (trial_table(rows), transfer_table(transfers), splits_table(splits))
+    for table in (*tables, recalibrated_table(moved)):
         paths += table.write(folder / "tables")
     return Trial(chosen, tuple(rows), tuple(transfers), tuple(paths))
 
@@ -198,24 +225,59 @@ def _split(names: Sequence[str]) -> list[str]:
     return [name for name in names if {EXPLORE, HELD_OUT} <= {*FrozenPanel.find(name).parts}]
 
 
+def trial_design(panel: FrozenPanel) -> Design:
+    """What a trial asks of a panel: the single scores of its design, combined by class as they are.
+
+    Where the level of a guess is known, and no event of the design is that the metric leaves it,
+    this is another event that every score is shown on.
+    """
+    log, design = panel.read(EXPLORE), panel.design()
+    single = [one.plain() for one in design.candidates if one.family != ENSEMBLE]
+    chance = _chance_of(panel, log)
+    asked: dict[str, Any] = {"candidates": single}
+    if chance is not None and design.event_type != "E_onset":
+        onset = {
+            "type": "E_onset",
+            "x_chance": chance,
+            "x_chance_multiple": ONSET,
+            "x_plateau_checkpoints": 5,
+        }
+        asked["also_events"] = [*(one.plain() for one in design.also_events), onset]
+    design = design.replace(**asked)
+    return design.replace(candidates=[*single, *combinations_of(design, log)])
+
+
+def _chance_of(panel: FrozenPanel, log: RunLog) -> float | None:
+    """The accuracy of a guess: as the logs say, else by the recipe of the panel."""
+    design = panel.design()
+    recipe = RECIPES.get(panel.name)
+    found = chance_of(design, log)
+    if found is None and recipe is not None and not recipe.credit:
+        return recipe.config().chance
+    return found
+
+
 def judge(
     panel: FrozenPanel,
     folder: Path,
     *,
     figures: bool,
+    design: Design | None = None,
     counting: Counting = _no_counting,
     exploring: bool = True,
     about: Mapping[str, Any] | None = None,
 ) -> Results:
     """Explore, lock and evaluate one panel in a folder, or read what an earlier call left there.
 
-    The lock does not need what exploring shows, which is for readers. `about` is what the metadata
-    of explore runs say where a panel was frozen before they did.
+    The lock does not need what exploring shows, which is for readers. `design` is the panel's own
+    unless given; `about` is what the metadata of explore runs say where a panel was frozen before
+    they did.
     """
     place, path = folder / "lock.yaml", folder / "results.yaml"
     lock = Lock.read(place) if place.exists() else None
+    design = design or panel.design()
     if lock is not None:
-        own = panel.design().plain()
+        own = design.plain()
         theirs = lock.design.plain()
         same = panel.source["fingerprint"] in [one.fingerprint for one in lock.x_lock.x_sources]
         if not same or own["candidates"] != theirs["candidates"]:
@@ -226,7 +288,6 @@ def judge(
             held = Results.read(path)
             if held.x_provenance is not None and held.x_provenance.lock_hash == lock.hash:
                 return held
-    design = panel.design() if lock is None else lock.design
     if lock is None:
         log = panel.read(EXPLORE)
         log.metadata = {**(about or {}), **log.metadata}
@@ -241,9 +302,27 @@ def judge(
             made, _ = make_lock(design, explored, on_done=done)
         lock = Lock.read(made.write(place))
     with counting(f"{panel.name}: judging", len(lock.x_lock.candidates)) as done:
-        evaluation = evaluate_lock(lock, panel.read(HELD_OUT), lock_path="lock.yaml", on_done=done)
+        log = panel.read(HELD_OUT)
+        log.metadata = {**(about or {}), **log.metadata}
+        evaluation = evaluate_lock(lock, log, lock_path="lock.yaml", on_done=done)
     publish(evaluation, folder, figures=figures)
     return evaluation.results
+
+
+def _judge_all(panel: FrozenPanel, folder: Path, **shown: Any) -> Results:
+    """One panel by the design of a trial; what logs do not say of chance is added to them."""
+    chance = _chance_of(panel, panel.read(EXPLORE))
+    about = {} if chance is None else {"chance": chance}
+    return judge(panel, folder, design=trial_design(panel), about=about, **shown)
+
+
+def _over_splits(panel: FrozenPanel, folder: Path) -> list[OverSplits]:
+    """The combinations of a panel's lock over other splits of its explore runs."""
+    lock = Lock.read(folder / "lock.yaml")
+    explored, held_out = (prepare(panel.read(part), lock.design) for part in (EXPLORE, HELD_OUT))
+    locked = lock.x_lock.candidates
+    formulas = {name: one.ensemble for name, one in locked.items() if one.ensemble is not None}
+    return over_splits(panel.name, explored, held_out, formulas)
 
 
 def _transferred(
@@ -291,6 +370,12 @@ class TrialRow(NamedTuple):
         return kind_of(self.item)
 
     @property
+    def onset(self) -> FirstAlarmPointRecord | None:
+        """The same score before the metric leaves chance, where that is another event."""
+        others = (one for one in self.first.other_events if one.event.startswith("E_onset"))
+        return next((one.at for one in others), None)
+
+    @property
     def supported(self) -> bool:
         """Whether its label is the one that lets a score act."""
         return self.item.label == SUPPORTED
@@ -319,6 +404,14 @@ _COLUMNS = (
     *DETECTION,
     *FALSE_ALARMS,
     Column("lead_median", steps, take="at.lead_median"),
+    Column("metric_at_alarm", number, take="first.visible.at_alarm_median"),
+    Column("unseen", number, take="first.visible.unseen"),
+    Column("ahead_of_learned_metric", steps, take="first.ahead.median"),
+    Column("ahead_low", steps, take="first.ahead.interval.low"),
+    Column("ahead_high", steps, take="first.ahead.interval.high"),
+    Column("onset_detection_rate", number, take="onset.detection_rate"),
+    Column("onset_false_alarm_rate", number, take="onset.false_alarm_rate"),
+    Column("onset_lead_median", steps, take="onset.lead_median"),
     Column("chance", number, take="at.chance"),
     Column("p_adjusted", number, take="first.p_adjusted"),
     Column("n_events", "{:,}".format, take="at.n_events"),
@@ -485,6 +578,8 @@ def render_trial(
     transfers: Sequence[Transfer],
     *,
     asks: Mapping[str, str],
+    splits: Sequence[OverSplits] = (),
+    moved: Sequence[Recalibrated] = (),
 ) -> str:
     """The page, as Markdown.
 
@@ -493,6 +588,8 @@ def render_trial(
         panels: their names, in the order of the columns.
         transfers: the matrix.
         asks: what each panel asks.
+        splits: the combinations over splits of the explore runs.
+        moved: pretrained scores on the panels that they have not seen.
     """
     kinds = [
         (heading, overview(own, panels).md())
@@ -505,6 +602,8 @@ def render_trial(
         n_signals=len({row.item.name for row in rows}),
         best=_best(rows, panels),
         transfer=transfer_table(transfers).md() if transfers else "",
+        splits=splits,
+        moved=moved,
         budget=in_words(rows[0].at.budget),
         claims=[(claim, measured(claim, rows, panels)) for claim in CLAIMS],
     )

@@ -670,6 +670,18 @@ class RunConfig(Config):
             del benchmark["combination"]
         return {"benchmark": benchmark, "seeds": dict(self.seeds)}
 
+    @property
+    def tasks(self) -> list[TaskSettings]:
+        """The task, or one for each operation that seeds draw."""
+        task = self.task
+        return [task.replace(**task.of_operation(name)) for name in self.draws.operation] or [task]
+
+    @property
+    def chance(self) -> float | None:
+        """The accuracy of a guess; None where it is not known, or not one for all seeds."""
+        found = {task.build().chance for task in self.tasks}
+        return found.pop() if len(found) == 1 else None
+
     def training_hash(self) -> str:
         """SHA-256 of `training_identity`, 64 hex digits."""
         return config_hash(self.training_identity())

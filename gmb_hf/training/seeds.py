@@ -40,7 +40,7 @@ from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.task import IGNORED
 from gmb_hf.training import checkpoints, gradients, launch
 from gmb_hf.training.activations import CopyingHeads
-from gmb_hf.training.config import ENGINES, RunConfig, TaskSettings
+from gmb_hf.training.config import ENGINES, RunConfig
 from gmb_hf.training.folder import check_training, finished_seeds, log_paths, refuse_gone
 from gmb_hf.training.observables import Observer, about_loops
 from gmb_hf.training.recorders import Recorder, Seldom, under, within
@@ -312,17 +312,10 @@ def log_metadata(config: RunConfig) -> dict[str, Any]:
         "config_hash": config.training_hash(),
         "design": config.design(),
         "task_fingerprint": task_fingerprint(config),
-        **_chance_of(config),
+        **({} if config.chance is None else {"chance": config.chance}),
         "versions": versions(),
         **({} if shape.cycles is None else {"loops": about_loops(shape)}),
     }
-
-
-def _chance_of(config: RunConfig) -> dict[str, float]:
-    """The accuracy of a guess, where it is known and one for all seeds."""
-    found = {task.build().chance for task in _tasks(config)}
-    (chance,) = found if len(found) == 1 else {None}
-    return {} if chance is None else {"chance": chance}
 
 
 def system_shown(config: RunConfig) -> dict[str, Any]:
@@ -334,7 +327,7 @@ def system_shown(config: RunConfig) -> dict[str, Any]:
     with torch.device("meta"):
         models = [
             GrokkingTransformerForCausalLM(model_config(config.replace(task=task)))
-            for task in _tasks(config)
+            for task in config.tasks
         ]
     sizes = {model.num_parameters() for model in models}
     found: dict[str, Any] = {
@@ -347,15 +340,9 @@ def system_shown(config: RunConfig) -> dict[str, Any]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _tasks(config: RunConfig) -> list[TaskSettings]:
-    """The task, or one for each operation that seeds draw."""
-    task = config.task
-    return [task.replace(**task.of_operation(name)) for name in config.draws.operation] or [task]
-
-
 def task_fingerprint(config: RunConfig) -> str:
     """The content hash of the task; of all operations together where seeds draw one."""
-    found = [task.build().fingerprint() for task in _tasks(config)]
+    found = [task.build().fingerprint() for task in config.tasks]
     return found[0] if len(found) == 1 else config_hash({"tasks": found})
 
 

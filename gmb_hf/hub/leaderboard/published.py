@@ -33,7 +33,7 @@ from gmb_hf.design.lock import CENTRAL, Lock, target_key
 from gmb_hf.hub.leaderboard.check import CheckedScore, same
 from gmb_hf.hub.leaderboard.kept import Cache, key_of
 from gmb_hf.hub.panels import EXPLORE, HELD_OUT, FrozenPanel
-from gmb_hf.jobs.trial import in_processes, rows_of, trial_table
+from gmb_hf.jobs.trial import in_processes, rows_of, trial_design, trial_table
 from gmb_hf.report.answer import primary_target
 from gmb_hf.report.page import class_of
 
@@ -145,7 +145,7 @@ def judge_again(panel: FrozenPanel, rows: Rows, *, where: str) -> JudgedPanel:
     Raises:
         InputError: the lock has other scores than the table, or other thresholds.
     """
-    design = panel.design()
+    design = trial_design(panel)
     lock, _ = make_lock(design, prepare(panel.read(EXPLORE), design))
     _refuse_another_look(lock, rows, where=f"panel {panel.name!r}")
     # The lock of the trial has looked, and what it saw is in the table.
