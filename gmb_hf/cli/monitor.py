@@ -149,6 +149,7 @@ def monitor(
     budget: float | None = None,
     unit: str = "run",
     target: float | None = None,
+    accept: str = "evaluated",
     until: int | None = None,
     pid: int | None = None,
     idle: float | None = None,
@@ -170,6 +171,7 @@ def monitor(
         budget: Share of runs with a false alarm, of the lock's; its primary one.
         unit: What the budget counts: run (one alarm a run) or window (rings while over).
         target: By windows: false positive rate of the lock; its primary one.
+        accept: recalibrated: let a pretrained score act by its calibration, without results.
         until: The run ends at this step; where explore runs did by default.
         pid: The run ends with this process.
         idle: It ends after so many seconds without a line; 0: read what is there.
@@ -179,7 +181,8 @@ def monitor(
     from gmb_hf.monitor.follow import ENDED_BY, Ending, LogWatch, begin_monitor, ending_of
 
     names = None if act is None else [name.strip() for name in act.split(",")]
-    watcher = begin_monitor(lock, results, act=names, unit=unit, budget=budget, target=target)
+    rule = {"unit": unit, "budget": budget, "target": target, "accept": accept}
+    watcher = begin_monitor(lock, results, act=names, **rule)
     ending = ending_of(watcher, Ending(until=until, pid=pid, idle=idle))
     show.say_whole("acting", ", ".join(watcher.acting) or "none")
     show.say_whole("promise", watcher.rule.promise)

@@ -78,6 +78,7 @@ class LockedEnsemble(Section):
     calibrate_runs: Many[str] = Field(description="the others, which the thresholds are from")
     n_calibration_runs: int = Field(ge=0, description="those of them with negative windows")
     pretrained: str = Field("", description="hash of the pretrained score that it is")
+    fitted_elsewhere: str = Field("", description="what that one was fitted on")
 
     @model_validator(mode="before")
     @classmethod

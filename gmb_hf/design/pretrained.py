@@ -16,7 +16,7 @@ from pydantic import Field
 from gmb_hf._version import __version__
 from gmb_hf.base.checksums import Checksums
 from gmb_hf.base.documents import Count, Many, Section, load_yaml, write_yaml
-from gmb_hf.base.errors import InputError, choose
+from gmb_hf.base.errors import InputError, choose, first_of
 from gmb_hf.base.schemas import Schema
 from gmb_hf.design.candidates import Pretrained
 from gmb_hf.design.ledger import SHIPPED
@@ -114,7 +114,9 @@ class PretrainedScore(Section):
                 if not isinstance(value, str)
             }
             members.append(member.model_copy(update={"params": {**member.params, **fitted}}))
-        return self.formula.model_copy(update={"members": tuple(members), "pretrained": self.hash})
+        sources = first_of([one.source for one in self.fitted_on])
+        known = {"pretrained": self.hash, "fitted_elsewhere": sources}
+        return self.formula.model_copy(update={"members": tuple(members), **known})
 
 
 def shipped_scores() -> tuple[str, ...]:

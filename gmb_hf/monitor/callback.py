@@ -34,7 +34,7 @@ from gmb_hf.base.errors import InputError, choose
 from gmb_hf.base.files import clear_os_errors
 from gmb_hf.benchmark.results import Results
 from gmb_hf.design.lock import Lock
-from gmb_hf.monitor.monitor import AlarmMonitor, read_state, write_state
+from gmb_hf.monitor.monitor import Accept, AlarmMonitor, read_state, write_state
 from gmb_hf.monitor.observe import Extra, ModelObserver, Parts, seen_system
 from gmb_hf.monitor.reading import Reading, State, Unit
 from gmb_hf.training.tracking import Tracking, installed
@@ -65,6 +65,7 @@ class MonitorOptions(TypedDict, total=False):
     unit: Unit
     budget: float | None
     target: float | None
+    accept: Accept
     system: Mapping[str, Any] | Literal["as locked"] | None
 
 
@@ -89,7 +90,7 @@ class RunWatch:
         heldout, train, parts, extra: as in `ModelObserver`.
         show: others to read along; by default nothing that may not act, since measuring costs.
         on_alarm: called once, with the reading that raises the alarm.
-        options: act, unit, budget, target, system, as in `AlarmMonitor`.
+        options: act, unit, budget, target, accept, system, as in `AlarmMonitor`.
 
     Attributes:
         last: the latest reading; None before the first.

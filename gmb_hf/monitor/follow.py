@@ -88,7 +88,7 @@ def begin_monitor(
 ) -> AlarmMonitor:
     """A monitor by a lock and its results; those beside the lock where none are named.
 
-    `rule`: unit, budget and target, as in `AlarmMonitor`.
+    `rule`: unit, budget, target and accept, as in `AlarmMonitor`.
     """
     return AlarmMonitor(lock, results, act=act, **rule)
 

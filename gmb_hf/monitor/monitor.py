@@ -281,6 +281,39 @@ def acting_of(lock: Lock, results: Results, act: Sequence[str] | None) -> tuple[
     return tuple(dict.fromkeys(eligible if act is None else act))
 
 
+Accept = Literal["evaluated", "recalibrated"]
+ACCEPTS: tuple[str, ...] = get_args(Accept)
+"""evaluated: what held-out verdicts let act; recalibrated: pretrained scores that a lock calibrated
+on runs of this system, without a verdict."""
+
+
+def recalibrated_of(lock: Lock, act: Sequence[str] | None) -> tuple[str, ...]:
+    """The pretrained scores of a lock that raise the alarm: those asked for, else all.
+
+    `InputError` where one of them is not pretrained, or is an oracle, or the lock has none.
+    """
+    able = [
+        name
+        for name, item in lock.x_lock.candidates.items()
+        if item.ensemble is not None and item.ensemble.pretrained and not item.sees_test_labels
+    ]
+    if not able:
+        raise InputError.at(
+            lock.path or "lock",
+            "not_recalibrated",
+            "holds no pretrained score that sees no labels, so that nothing may act without a "
+            "verdict; lock one with gmb lock --pretrained NAME, or judge held-out runs by this "
+            "lock and give the results",
+        )
+    for name in act or ():
+        if name not in able:
+            raise InputError(
+                f"indicator {name!r} is no pretrained score of this lock: without a verdict only "
+                f"{', '.join(able)} may act"
+            )
+    return tuple(dict.fromkeys(able if act is None else act))
+
+
 UNITS: tuple[str, ...] = get_args(reading.Unit)
 """run: one alarm a run, a budget of runs; window: an alarm wherever a score is over."""
 
@@ -308,12 +341,13 @@ class AlarmRule:
 
     @classmethod
     def by_runs(
-        cls, lock: Lock, results: Results, act: Sequence[str] | None, budget: float | None
+        cls, lock: Lock, results: Results | None, act: Sequence[str] | None, budget: float | None
     ) -> AlarmRule:
         """First alarms: those that act share one budget of runs.
 
         Where nothing is named and the eligible indicators are too many for one budget, those with
-        the highest detection rate act.
+        the highest detection rate act. Without results pretrained scores act, by what their
+        calibration promises.
 
         Raises:
             InputError: the lock holds no first alarms, or not this budget; one that is to act has
@@ -332,7 +366,7 @@ class AlarmRule:
         if isinstance(wanted, bool) or wanted not in design.run_budgets:
             known = f"its budgets of runs: {_listed(design.run_budgets)}"
             raise InputError(f"budget {wanted!r} is not in the lock; {known}")
-        chosen = acting_of(lock, results, act)
+        chosen = recalibrated_of(lock, act) if results is None else acting_of(lock, results, act)
         own = {name: lock.run_thresholds(name)[wanted] for name in candidates}
         promises = {name: _promise(lock, name, wanted) for name in candidates}
         silent = [name for name in chosen if math.isinf(own[name])]
@@ -369,6 +403,8 @@ class AlarmRule:
                 "indicators share this budget, at stricter thresholds than those that were judged, "
                 "so that each may detect fewer events."
             )
+        if results is None:
+            together += _shown_elsewhere(lock, acting)
         promises |= dict.fromkeys(acting, together)
         return cls(
             "run", float(wanted), acting, {**own, **shared}, promises, together, tuple(notes)
@@ -417,14 +453,27 @@ def share_budget(
     return tuple(names[:1]), {name: lock.run_thresholds(name)[budget] for name in names[:1]}
 
 
-def _best_first(results: Results, budget: float, names: Sequence[str]) -> list[str]:
-    """By their detection rates; those that are equal stay in their order."""
+def _best_first(results: Results | None, budget: float, names: Sequence[str]) -> list[str]:
+    """By their detection rates; those that are equal, or unknown, stay in their order."""
+    if results is None:
+        return list(names)
 
     def detected(name: str) -> float:
         first = results.indicator(name).x_first_alarm
         return (first and first.at(budget).detection_rate) or 0.0
 
     return sorted(names, key=detected, reverse=True)
+
+
+def _shown_elsewhere(lock: Lock, acting: Sequence[str]) -> str:
+    """That a budget alone is promised, and where the scores were fitted; a sentence."""
+    places = {
+        one.fitted_elsewhere
+        for name in acting
+        if (one := lock.candidate(name).ensemble) is not None
+    }
+    where = f" It was fitted on {', '.join(sorted(places))}." if all(places) else ""
+    return f" That it detects anything in this system is not shown.{where}"
 
 
 def _with_threshold(
@@ -587,6 +636,9 @@ class AlarmMonitor:
         budget: by runs, the share of them that may have a false alarm, one of the lock's; by
             default its primary one, which the verdicts, and so what may act, are about.
         target: by windows, the false positive rate; one of the lock's, by default its primary one.
+        accept: "recalibrated" lets a pretrained score act that the lock calibrated on runs of this
+            system, before held-out runs were judged: the budget is promised, that it detects
+            anything is not; there are no results then.
         system: what the run says of itself, by field of the lock's boundary (task, model,
             optimizer, schedule); where it differs from the system that the verdicts are about, the
             lock's own or the one judged by `--transfer`, the monitor abstains. "as locked" says
@@ -617,21 +669,31 @@ class AlarmMonitor:
         unit: reading.Unit = "run",
         budget: float | None = None,
         target: float | None = None,
+        accept: Accept = "evaluated",
         system: Mapping[str, Any] | Literal["as locked"] | None = None,
     ) -> None:
         choose("unit", unit, UNITS)
+        choose("value", accept, ACCEPTS, where="accept")
+        if accept == "recalibrated" and (results is not None or unit != "run"):
+            what = "results are given, which say what may act" if results is not None else ""
+            raise InputError(
+                f"accept recalibrated: {what or 'only a budget of runs is promised then'}; leave "
+                f"{'one of them' if what else 'the unit'} out"
+            )
         odd = ("budget", "run", "target") if unit == "window" else ("target", "window", "budget")
         if (budget if unit == "window" else target) is not None:
             what = f"{odd[0]} is a share of {odd[1]}s, the unit is {unit}"
             raise InputError(f"{what}; give {odd[2]}, or unit {odd[1]}", code="other_unit")
         self.lock = lock if isinstance(lock, Lock) else Lock.read(lock)
-        self.results = results_of(self.lock, results)
-        by_runs = (item.x_first_alarm for item in self.results.indicators)
+        self.results = None if accept == "recalibrated" else results_of(self.lock, results)
+        by_runs = [item.x_first_alarm for item in self.results.indicators] if self.results else []
         self.transferred = any(first and first.basis == "shown" for first in by_runs)
-        judged = self.results.boundary.x_judged or {} if self.transferred else None
+        judged = None
+        if self.transferred and self.results is not None:
+            judged = self.results.boundary.x_judged or {}
         self._boundary = LockedBoundary(self.lock, system, judged)
         self.cadence = self._boundary.cadence
-        if unit == "run":
+        if unit == "run" or self.results is None:
             self.rule = AlarmRule.by_runs(self.lock, self.results, act, budget)
         else:
             self.rule = AlarmRule.by_windows(self.lock, self.results, act, target)
@@ -793,7 +855,7 @@ class AlarmMonitor:
                 reading.refuse_unstreamed(member, cadence=self.cadence, parameters=locked.params)
         terms = reading.Terms(
             name=name,
-            label=self.results.indicator(name).label,
+            label="RECALIBRATED" if self.results is None else self.results.indicator(name).label,
             acts=acts,
             threshold=self.rule.thresholds[name],
             unit=self.rule.unit,
