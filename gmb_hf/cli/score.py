@@ -9,6 +9,7 @@ Arguments:
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -112,6 +113,8 @@ def fit(
     from gmb_hf.indicators.catalogue import KINDS
 
     told = cast("Kind", choose("class", kind, KINDS, where="--kind"))
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise InputError(f"score {name!r}: its name has small letters, digits and _, e.g. my_score")
     if out.exists() and not force:
         raise InputError(f"{out}: is there already; choose another --out, or pass --force")
     fields = options.design_fields(context)
