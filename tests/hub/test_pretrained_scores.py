@@ -103,7 +103,7 @@ def test_from_the_hub(hub: Hub, commands: Terminal) -> None:
         ((*FIT[:-1], "--out=mine.yaml", "--kind=free"), "--kind: class 'free' is unknown"),
         ((*FIT, "--only=test_loss"), "'test_loss' is no label-free score that all of these runs"),
         ((*FIT, "--kind=label-using", "--only=clock"), "'clock' is no label-using score that"),
-        (("score", "fit", "Mine", *FIT[3:]), "score 'Mine': its name has small letters, digits and _"),
+        (("score", "fit", "Mine", *FIT[3:]), "score 'Mine': its name has small letters"),
         (("score", "fit", "mine", "--panels=third", "--out=a.yaml"), "panel 'third' is unknown"),
         ((*LOCK, "--pretrained=mine.parquet"), "mine.parquet"),
     ],
