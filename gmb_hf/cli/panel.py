@@ -14,10 +14,13 @@ from pathlib import Path
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import number
 from gmb_hf.base.tables import Column, Table
-from gmb_hf.cli import screen
+from gmb_hf.cli import rounds, screen
 from gmb_hf.cli.options import App, several
 
 app, leaderboard = App(), App()
+leaderboard.add_typer(
+    rounds.app, name="round", help="Scores entered by hash, judged on runs trained afterwards."
+)
 SubmitCommand = several("--runs")
 
 

@@ -471,7 +471,7 @@ def _recomputed(
 ) -> _Found:
     """The lock and the results of these runs by the panel's design, beside the submitted ones."""
     retrained = submission.record.retrained
-    design = _expected(panel, lock, retrained=retrained)
+    design = design_on(panel, lock, retrained=retrained)
     explore, _ = part_of(log, design, "explore")
     again, _ = make_lock(design, prepare(explore, design))
     theirs, ours = (_without(one.plain(), _PASSED["of_the_lock"]) for one in (lock, again))
@@ -523,7 +523,7 @@ def _as_locked(log: RunLog, submission: Submission) -> RunLog:
     return log.with_rows(log.table.drop_columns(extra)) if extra else log
 
 
-def _expected(panel: FrozenPanel, lock: Lock, *, retrained: bool) -> Design:
+def design_on(panel: FrozenPanel, lock: Lock, *, retrained: bool = False) -> Design:
     """The panel's design with the candidates of a lock; of own runs with their seeds."""
     fields: dict[str, Any] = {
         "candidates": [one.plain() for one in lock.design.candidates],
