@@ -12,7 +12,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gmb_hf.base.tables import Column, Table
+from gmb_hf.base.escape import percent, steps
+from gmb_hf.base.tables import Column, Line, Row, Table, section
 from gmb_hf.cli import screen
 from gmb_hf.cli.options import App
 
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 
 app = App()
 ROUNDS = Path("rounds")
+_MOST_SCORES = 10  # of a class
+_JUDGED = (
+    Column("score", shrinks_to=12, take="name"),
+    Column("entry", shrinks_to=10, take="entry.name"),
+    Column("label", take="score.label"),
+    Column("detected", percent, take="at.detection_rate"),
+    Column("timely", percent, take="at.timely_rate"),
+    Column("false", percent, take="at.false_alarm_rate"),
+    Column("chance", percent, take="at.chance"),
+    Column("lead", steps, take="at.lead_median"),
+)
 
 
 @app.command("open")
@@ -121,8 +133,7 @@ def judge(name: str, rounds: Path = ROUNDS) -> None:
 
     found = judge_round(name, rounds=rounds, counting=screen.counting)
     _show_judged(found)
-    site = screen.command("leaderboard", "build", rounds=rounds, out="site")
-    _written(found, site)
+    _written(found, found.following)
 
 
 @app.command()
@@ -180,20 +191,18 @@ def _show(found: Round) -> None:
 def _show_judged(found: Round) -> None:
     """What every entry is worth on the fresh runs."""
     from gmb_hf.hub.leaderboard.rounds import judged_scores
-    from gmb_hf.report.tables import DETECTION, FALSE_ALARMS
+    from gmb_hf.report.page import CLASSES
 
     if not found.record.judged:
         return
-    rows, faults = judged_scores(found)
-    columns = (
-        Column("entry", take="entry.name", shrinks_to=12),
-        Column("score", take="score.name", shrinks_to=12),
-        Column("class", take="score.kind"),
-        Column("label", take="score.label", shrinks_to=12),
-        *DETECTION,
-        *FALSE_ALARMS,
-    )
-    screen.table(Table.of(rows, columns), above=True)
+    scores, faults = judged_scores(found)
+    rows: list[Row | Line] = []
+    for kind, heading in CLASSES.items():
+        own = [one for one in scores if one.score.kind == kind]
+        rest = f" in {found.folder / 'judged'}"
+        rows += section(Table.of(own, _JUDGED).rows, heading, _MOST_SCORES, rest)
+    screen.answered(scores=scores)
+    screen.table(Table(_JUDGED, rows), above=True)
     screen.notes(f"{entry.name} could not be judged: {why}" for entry, why in faults)
 
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import shlex
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
@@ -37,12 +38,20 @@ from gmb_hf.base.schemas import Schema
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.first_alarm import FirstAlarmPointRecord
 from gmb_hf.benchmark.locking import make_lock
+from gmb_hf.benchmark.older import SCHEMA as RESULTS_SCHEMA
 from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.benchmark.results import Results
 from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.hub.cards import CARD, render_card
-from gmb_hf.hub.leaderboard.check import CheckedScore, design_on, same
+from gmb_hf.hub.leaderboard.check import (
+    CheckedScore,
+    compared,
+    design_on,
+    fields_passed_over,
+    same,
+)
+from gmb_hf.hub.leaderboard.kept import Cache, key_of
 from gmb_hf.hub.leaderboard.submission import LOCK, RESULTS, Words, checked_name, panel_of_lock
 from gmb_hf.hub.panels import EXPLORE, FrozenPanel
 from gmb_hf.hub.recipes import RECIPES, Recipe
@@ -280,8 +289,12 @@ class Round:
     @property
     def following(self) -> str:
         """The next command."""
-        command = {"open": "close", "closed": "train", "trained": "judge", "judged": "status"}
-        return f"gmb leaderboard round {command[self.state]} {self.name}"
+        own = [] if self.folder.parent == FOLDER else ["--rounds", str(self.folder.parent)]
+        if self.state == "judged":
+            rounds = ["--rounds", str(self.folder.parent)]
+            return shlex.join(["gmb", "leaderboard", "build", *rounds, "--out", "site"])
+        command = {"open": "close", "closed": "train", "trained": "judge"}[self.state]
+        return shlex.join(["gmb", "leaderboard", "round", command, self.name, *own])
 
     @property
     def n_trained(self) -> int:
@@ -354,7 +367,13 @@ class Round:
                 f"{path}: was changed after it was frozen (SHA-256 {found[:SHOWN]}, the round says "
                 f"{trained.file_hash[:SHOWN]}); restore the file"
             )
-        return RunLog.read(path)
+        log = RunLog.read(path)
+        if log.seeds != self.seeds:
+            raise InputError(
+                f"{path}: has the seeds {first_of(log.seeds, 3)}, the closed round gives "
+                f"{first_of(self.seeds, 3)}; they are other runs"
+            )
+        return log
 
     def results(self, judged: JudgedRecord) -> Results:
         """The results of an entry; `InputError` where the file was changed."""
@@ -412,17 +431,26 @@ class RoundScore(NamedTuple):
         return self.score.first_alarm.at(self.budget)
 
     @property
-    def rank(self) -> tuple[int, bool, float, str, str]:
-        """By class, then those that keep the budget, by detection rate."""
-        at, score = self.at, self.score
-        over = at.state == "missed"
-        return (
-            list(CLASSES).index(score.kind),
-            over,
-            -(at.detection_rate or 0.0),
-            score.name,
-            self.entry.name,
-        )
+    def name(self) -> str:
+        """Of the score, and whether it is reversed."""
+        return f"{self.score.name} (reversed)" if self.score.sign == -1 else self.score.name
+
+    @property
+    def may_alarm(self) -> bool:
+        """Whether it may raise an alarm."""
+        return self.score.alarm_eligible
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether more runs have a false alarm than the budget allows, by the interval."""
+        return self.at.state == "missed"
+
+    @property
+    def rank(self) -> tuple[int, bool, float, float, str, str]:
+        """By class; what keeps the budget comes first, by detection rate."""
+        at, kind = self.at, list(CLASSES).index(self.score.kind)
+        rates = -(at.detection_rate or 0.0), at.false_alarm_rate or 0.0
+        return (kind, self.over_budget, *rates, self.score.name, self.entry.name)
 
 
 def judged_scores(found: Round) -> tuple[list[RoundScore], list[tuple[EnteredRecord, str]]]:
@@ -583,6 +611,9 @@ def enter(
     panel = found.panel()
     if lock is None and code is None and design is None:
         raise InputError("name what is entered: --lock FILE, or --code MODULE.py")
+    for option, text in (("--author", author), ("--claim", claim)):
+        if not one_line(text):
+            raise InputError(f"{option} is empty; say it in a line")
     if lock is not None and design is not None:
         raise InputError("--design: the lock has a design; leave one of both out")
     with indicators_of(code) as registered:
@@ -937,3 +968,86 @@ def _judged(found: Round, entry: EnteredRecord, log: RunLog) -> dict[str, Any]:
         evaluation = evaluate_lock(lock, prepared, lock_path=LOCK)
     publish(evaluation, folder, figures=False)
     return {**link, "results": source_hash(folder / RESULTS)}
+
+
+# What a site shows of a round.
+
+
+class RecomputedEntry(Section):
+    """An entry judged anew, as it is kept for the next site."""
+
+    numbers: Count = Field(description="how many were equal")
+    differ: Many[str] = ()
+
+
+@dataclass(frozen=True)
+class RoundOnBoard:
+    """A round with its scores, best first within each class.
+
+    Attributes:
+        found: the round, whose hashes are right.
+        scores: of the entries that are judged.
+        faults: why others could not be judged.
+        recomputed: entry -> how many of its numbers were computed anew and are equal. Those with
+            code are not among them, since a site runs nobody's code.
+    """
+
+    found: Round
+    scores: Sequence[RoundScore]
+    faults: Sequence[tuple[EnteredRecord, str]]
+    recomputed: Mapping[str, int]
+
+    @property
+    def classes(self) -> list[tuple[str, str, list[RoundScore]]]:
+        """The classes that there are: name, heading, scores."""
+        return [
+            (kind, heading, own)
+            for kind, heading in CLASSES.items()
+            if (own := [one for one in self.scores if one.score.kind == kind])
+        ]
+
+
+def show_round(
+    folder: Path, cache: Cache, left_out: list[str], *, recompute: bool = True
+) -> RoundOnBoard:
+    """A round for a site; entries whose numbers differ are named in `left_out`.
+
+    Raises:
+        InputError: a section or a file of the round was changed.
+    """
+    found = Round.read(folder)
+    found.check_entries()
+    scores, faults = judged_scores(found)
+    entries = {one.name: one for one in found.record.entries}
+    recomputed: dict[str, int] = {}
+    for judged in found.record.judged if recompute else ():
+        entry = entries[judged.name]
+        if judged.fault or found.code(entry) is not None:
+            continue
+        key = key_of(round=found.hash, entry=entry.hash, results=judged.results)
+        kept = cache.get(key, RecomputedEntry)
+        if kept is None:
+            kept = _recomputed(found, entry, judged)
+            cache.put(key, kept)
+        if kept.differ:
+            left_out.append(f"round {found.name}: {kept.differ[0]}")
+            scores = [one for one in scores if one.entry.name != entry.name]
+        else:
+            recomputed[entry.name] = kept.numbers
+    return RoundOnBoard(found, scores, faults, recomputed)
+
+
+def _recomputed(found: Round, entry: EnteredRecord, judged: JudgedRecord) -> RecomputedEntry:
+    """The verdicts of an entry beside those that were written down."""
+    results = found.results(judged)
+    evaluated = evaluate_lock(found.lock(entry), found.held_out()).results
+    theirs, ours = (
+        {one["name"]: one for one in plain["indicators"]}
+        for plain in (results.as_read(), evaluated.plain())
+    )
+    source = results.x_provenance
+    writer = source.package_version if source is not None else None
+    passed_over = fields_passed_over(results.file_schema, RESULTS_SCHEMA, writer)
+    where = found.folder / JUDGED / entry.name / RESULTS
+    differ, numbers = compared(where, theirs, ours, passed_over)
+    return RecomputedEntry(numbers=numbers, differ=tuple(differ))
