@@ -157,10 +157,11 @@ def build_board(
     shown = [pair for pair in shown if any(pair[0].record.panel == one.name for one in panels)]
     made = _Site(panels, shown, tuple(left_out), Path(trial) if trial else None, held)
     n_pages = _write(site, made.pages())
+    of_rounds = f", {_several(len(held), 'round')}" if held else ""
     sentence = (
         f"{_several(n_pages, 'page')}: {_several(len({one.page for one in entries}), 'score')} on "
         f"{_several(len(panels), 'panel')}, {_several(len(entries), 'result')}, "
-        f"{_several(len(shown), 'submission')}, {_several(len(held), 'round')}."
+        f"{_several(len(shown), 'submission')}{of_rounds}."
     )
     return Board(site / "index.html", n_pages, tuple(left_out), sentence)
 
