@@ -284,9 +284,12 @@ def test_the_seeds_follow_from_every_entry_and_the_beacon_but_not_from_the_day(
     [
         (lambda content: content["opened"].update(held_out=6), "opened"),
         (lambda content: content["entries"][0].update(author="B"), "entry 'norm'"),
-        (lambda content: content["entries"].pop(0), "entry 'fails'"),
+        (
+            lambda content: content.update(judged=[], entries=content["entries"][1:]),
+            "entry 'fails'",
+        ),
         (lambda content: content["entries"].reverse(), "entry 'rise'"),
-        (lambda content: content["entries"].pop(), "closed"),
+        (lambda content: content.update(judged=[], entries=content["entries"][:2]), "closed"),
         (lambda content: content["closed"].update(first_seed=FIRST_SEED), "closed"),
         (lambda content: content["trained"].update(runs=4), "trained"),
         (lambda content: content["judged"][2].update(results="0"), "judged 'rise'"),
@@ -298,6 +301,43 @@ def test_an_edited_section_is_noticed(typed: Typed, at: Any, change: Any, what: 
     start = f"rounds/first/round.yaml: {what}, or what stands before it, was changed after it was"
     assert message.startswith(start)
     assert message.endswith("; restore the file")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda content: content["opened"].update(name="other"), "opened.name is 'other', the fol"),
+        (
+            lambda content: content["opened"].update(name="../x"),
+            "opened.name: '../x' is no name ",
+        ),
+        (lambda content: content["opened"].update(closes="soon"), "opened.closes: Invalid isoform"),
+        (
+            lambda content: content["opened"].update(closes="2999-01-31"),
+            "opened.closes: is a ",
+        ),
+        (lambda content: content["entries"][0].update(name="/x"), "entries[0].name: '/x' is no na"),
+        (
+            lambda content: content["entries"][0].update(files={"../lock.yaml": "0"}),
+            "entries[0].files: an entry has the files lock.yaml and, with a module, code.py",
+        ),
+        (
+            lambda content: content["entries"].append(content["entries"][0]),
+            "entries: 'norm' is there twice",
+        ),
+        (lambda content: content["judged"][0].update(name="x"), "judged: x was never entered"),
+        (
+            lambda content: content.pop("trained"),
+            "a round is closed, then trained, then judged; a section is missing",
+        ),
+        (lambda content: content.update(x_schema=2), "is a round of schema 2, written by a later"),
+        (lambda content: content.pop("opened"), "opened is required; add it"),
+        (lambda content: content.update(entrys=[]), "entrys is unknown; did you mean entries?"),
+    ],
+)
+def test_what_is_no_round(typed: Typed, at: Any, change: Any, message: str) -> None:
+    edit(at("judged"), change)
+    assert refused(typed, "status", "first").startswith(f"rounds/first/round.yaml: {message}")
 
 
 def test_seeds_that_are_chosen_are_noticed(typed: Typed, at: Any) -> None:
@@ -334,6 +374,12 @@ def test_held_out_runs_or_results_that_were_changed(typed: Typed, at: Any) -> No
     assert refused(typed, "status", "first") == f"{path}: was changed after it was judged; " + (
         "restore the file"
     )
+
+
+def test_a_lock_is_for_no_seeds_that_it_was_found_on(typed: Typed) -> None:
+    lock = Lock.read("lock.yaml")
+    with pytest.raises(InputError, match=r"held-out seeds: 1 also used to explore \(3\); a thresh"):
+        lock.for_seeds([3, 1000])
 
 
 # Bad input.

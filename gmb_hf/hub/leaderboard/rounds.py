@@ -25,14 +25,14 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from gmb_hf._version import __version__
 from gmb_hf.base.checksums import SHOWN, canonical_hash, leaves
 from gmb_hf.base.documents import Count, Many, Section, load_yaml, write_yaml
-from gmb_hf.base.errors import InputError, choose, first_of, positive_int, unknown
+from gmb_hf.base.errors import InputError, choose, first_of, positive_int, repeated, unknown
 from gmb_hf.base.escape import one_line
-from gmb_hf.base.files import claimed, lies_inside, read_bytes, whole_folder, write_text
+from gmb_hf.base.files import claimed, read_bytes, whole_folder, write_text
 from gmb_hf.base.fingerprints import source_hash
 from gmb_hf.base.schemas import Schema
 from gmb_hf.benchmark.evaluate import evaluate_lock
@@ -99,6 +99,18 @@ class OpenedRecord(Section):
     package_version: str
     hash: str
 
+    @field_validator("name")
+    @classmethod
+    def _is_a_name(cls, name: str) -> str:
+        return checked_name(name, "round")
+
+    @field_validator("closes")
+    @classmethod
+    def _is_a_time(cls, text: str) -> str:
+        if datetime.fromisoformat(text).tzinfo is None:
+            raise ValueError("is a time without its zone; write +00:00 behind it")
+        return text
+
 
 class EnteredRecord(Section):
     """One entry, by the hashes of its files."""
@@ -110,6 +122,18 @@ class EnteredRecord(Section):
     files: dict[str, str] = Field(description="name -> SHA-256 of its bytes")
     lock: str = Field(description="fingerprint of the lock, the same on every day")
     hash: str
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_name(cls, name: str) -> str:
+        return checked_name(name, "entry")
+
+    @field_validator("files")
+    @classmethod
+    def _are_files(cls, files: dict[str, str]) -> dict[str, str]:
+        if not {LOCK} <= {*files} <= {LOCK, CODE}:
+            raise ValueError(f"an entry has the files {LOCK} and, with a module, {CODE}")
+        return files
 
 
 class ClosedRecord(Section):
@@ -155,6 +179,19 @@ class RoundRecord(Section):
     closed: ClosedRecord | None = None
     trained: TrainedRecord | None = None
     judged: Many[JudgedRecord] = ()
+
+    @model_validator(mode="after")
+    def _in_order(self) -> RoundRecord:
+        known = [one.name for one in self.entries]
+        for section, named in (("entries", known), ("judged", [one.name for one in self.judged])):
+            twice = repeated(named)
+            if twice is not None:
+                raise ValueError(f"{section}: {twice!r} is there twice")
+        if strange := {one.name for one in self.judged} - {*known}:
+            raise ValueError(f"judged: {first_of(sorted(strange))} was never entered")
+        if (self.judged and not self.trained) or (self.trained and not self.closed):
+            raise ValueError("a round is closed, then trained, then judged; a section is missing")
+        return self
 
 
 def chained(previous: str, link: Mapping[str, Any]) -> str:
@@ -219,6 +256,11 @@ class Round:
         path = folder / FILE
         content = SCHEMA.opened(load_yaml(path), where=str(path))
         found = cls(folder, content, RoundRecord.parse(content, where=str(path)))
+        if found.name != folder.resolve().name:
+            raise InputError(
+                f"{path}: opened.name is {found.name!r}, the folder is called "
+                f"{one_line(folder.resolve().name)!r}; give both one name"
+            )
         previous = ""
         for what, link in _links(content):
             right = chained(previous, link)
@@ -333,7 +375,7 @@ class Round:
         for entry in self.record.entries:
             for file, said in entry.files.items():
                 path = self.entry(entry.name) / file
-                if not lies_inside(self.entry(entry.name), file) or not path.is_file():
+                if not path.is_file():
                     raise InputError(f"{path}: is missing; restore what was entered")
                 found = source_hash(path)
                 if found != said:
@@ -890,8 +932,6 @@ def train(
         InputError: it is open, the recipe trains otherwise than when it was opened, or as
             `train_seeds`.
     """
-    from gmb_hf.training.seeds import train_seeds
-
     found = Round.find(name, rounds)
     if found.record.trained is not None:
         return found
@@ -907,6 +947,8 @@ def train(
             f"round was opened, by gmb-hf {found.record.opened.package_version}; install that "
             "version"
         )
+    from gmb_hf.training.seeds import train_seeds  # torch
+
     paths = train_seeds(config, found.seeds, found.folder / TRAINING, jobs=jobs, device=device)
     log = RunLog.read(paths)
     by_seed = dict(zip(log.seeds, log.runs, strict=True))
