@@ -829,6 +829,7 @@ def _refuse_columns(design: Design, panel: FrozenPanel, path: Path | None) -> No
     members = [
         part
         for one in design.candidates
+        if one.x_pretrained is None
         for part in (one.x_ensemble.members if one.x_ensemble is not None else (one,))
     ]
     lacking = [one.name for one in members if one.name not in known and one.name not in columns]
