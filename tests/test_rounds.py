@@ -332,7 +332,7 @@ def test_an_edited_section_is_noticed(typed: Typed, at: Any, change: Any, what: 
         ),
         (lambda content: content.update(x_schema=2), "is a round of schema 2, written by a later"),
         (lambda content: content.pop("opened"), "opened is required; add it"),
-        (lambda content: content.update(entrys=[]), "entrys is unknown; did you mean entries?"),
+        (lambda content: content.update(entry=[]), "entry is unknown; did you mean entries?"),
     ],
 )
 def test_what_is_no_round(typed: Typed, at: Any, change: Any, message: str) -> None:
