@@ -68,7 +68,7 @@ docs-serve: leaderboard
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs serve --watch gmb_hf
 
 leaderboard: $(VENV)/.installed-docs
-	$(VENV)/bin/gmb leaderboard build $(wildcard submissions) --trial docs/trial --out build/leaderboard
+	$(VENV)/bin/gmb leaderboard build $(wildcard submissions) $(addprefix --rounds ,$(wildcard rounds)) --trial docs/trial --out build/leaderboard
 
 # One stamp for each extra; test holds all that train does.
 $(VENV)/.installed-%: setup.cfg constraints.txt pyproject.toml | $(PYTHON)

@@ -14,10 +14,14 @@ from pathlib import Path
 from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import number
 from gmb_hf.base.tables import Column, Table
+from gmb_hf.cli import rounds as of_rounds
 from gmb_hf.cli import screen
 from gmb_hf.cli.options import App, several
 
 app, leaderboard = App(), App()
+leaderboard.add_typer(
+    of_rounds.app, name="round", help="Scores entered by hash, judged on runs trained afterwards."
+)
 SubmitCommand = several("--runs")
 
 
@@ -363,6 +367,7 @@ def build_site(
     out: Path,
     submissions: Path | None = None,
     trial: Path | None = None,
+    rounds: Path | None = None,
     recompute: bool = True,
     jobs: int | None = None,
     cache: Path | None = None,
@@ -375,6 +380,7 @@ def build_site(
     Options:
         out (site): Folder of the site, which is made anew.
         trial: What gmb trial wrote, or a folder with its tables/trial.csv alone.
+        rounds: Folder of rounds.
         recompute: Compute all anew that has changed; else submissions are shown as not recomputed.
         jobs: Panels of the trial computed at a time; one a core if not given.
         cache: Folder where what was recomputed is kept; by default that of the user.
@@ -385,6 +391,7 @@ def build_site(
         submissions,
         out,
         trial=trial,
+        rounds=rounds,
         recompute=recompute,
         cache=cache,
         jobs=jobs,

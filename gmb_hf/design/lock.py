@@ -468,6 +468,18 @@ class Lock:
         CHECKSUMS.check(data, str(path), typed=lock.plain)
         return dataclasses.replace(lock, stored=Stored(data, (lock.design, lock.x_lock)))
 
+    def for_seeds(self, seeds: Sequence[int]) -> Lock:
+        """The same thresholds for other held-out seeds of the same system, with a hash of its own.
+
+        Raises:
+            InputError: one of the seeds was used to explore.
+        """
+        _refuse_overlap(set(self.x_lock.explore_seeds) & set(seeds), "held-out seeds")
+        bare = self.x_lock.model_copy(update={"hash": ""})
+        other = Lock(self.design.replace(seeds_eval=tuple(seeds)), bare)
+        stamped = CHECKSUMS.added_to(other.plain())[_SECTION]
+        return Lock(other.design, LockRecord.parse(stamped, where="lock"))
+
     def write(self, path: str | Path) -> Path:
         """Write the lock as YAML, atomically; one that was read says what it said there."""
         return write_yaml(path, self.content, heading=_HEADING)

@@ -1,4 +1,4 @@
-"""The leaderboard as a static site: an index, a page for each panel and one for each score.
+"""The leaderboard as a static site: an index, a page for each panel, score and round.
 
 It shows a published trial and submissions as they are computed anew while the site is built;
 nothing that a submission says of itself but its words: author, claim, paper, code. What has not
@@ -42,6 +42,7 @@ from gmb_hf.hub.leaderboard.entries import TRIAL, BoardEntry, PanelOnBoard, brie
 from gmb_hf.hub.leaderboard.kept import Cache
 from gmb_hf.hub.leaderboard.published import JudgedPanel
 from gmb_hf.hub.leaderboard.published import recompute as recompute_trial
+from gmb_hf.hub.leaderboard.rounds import RoundOnBoard, names, show_round
 from gmb_hf.hub.leaderboard.submission import Submission, is_link
 from gmb_hf.hub.panels import HELD_OUT, FrozenPanel
 from gmb_hf.indicators import catalogue
@@ -59,7 +60,7 @@ from gmb_hf.report.tables import DETECTION, FALSE_ALARMS, estimate
 from gmb_hf.runs.metadata import PANEL
 
 _MARK = "gmb_leaderboard"  # in the header of the README of a site
-_STYLE, _SCRIPT = "style.css", "board.js"
+_STYLE, _SCRIPT, ROUNDS = "style.css", "board.js", "rounds"
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ def build_board(
     out: str | Path,
     *,
     trial: str | Path | None = None,
+    rounds: str | Path | None = None,
     recompute: bool = True,
     cache: str | Path | None = None,
     jobs: int | None = None,
@@ -98,6 +100,7 @@ def build_board(
         submissions: the folder that holds their folders, if any.
         out: the folder of the site, which is made anew.
         trial: the folder that `gmb trial` wrote, or its `tables/trial.csv` alone in such a folder.
+        rounds: the folder of rounds, if any; entries without code are judged anew.
         recompute: without it a submission is shown by its check.json, where that has seen the files
             in its folder, as "not recomputed", and the trial by its results.
         cache: where what was recomputed is kept, that of the user if not given.
@@ -109,9 +112,10 @@ def build_board(
             than it was judged on, or `out` holds something else.
     """
     site = Path(out)
-    if submissions is None and trial is None:
+    if submissions is None and trial is None and rounds is None:
         raise InputError(
-            "there is nothing to show: name a folder of submissions, or --trial FOLDER"
+            "there is nothing to show: name a folder of submissions, --trial FOLDER or --rounds "
+            "FOLDER"
         )
     source = None if submissions is None else Path(submissions)
     if source is not None and not source.is_dir():
@@ -146,16 +150,18 @@ def build_board(
             done(folder.name)
     panels = list(_panels(entries, left_out))
     entries = [entry for panel in panels for entry in panel.entries]
-    if not entries:
+    held = _rounds(rounds, kept, left_out, recompute=recompute, counting=count)
+    if not entries and not held:
         why = f": {left_out[0]}" if left_out else ""
-        raise InputError(f"{source or trial}: there is nothing to show{why}")
+        raise InputError(f"{source or trial or rounds}: there is nothing to show{why}")
     shown = [pair for pair in shown if any(pair[0].record.panel == one.name for one in panels)]
-    made = _Site(panels, shown, tuple(left_out), Path(trial) if trial else None)
+    made = _Site(panels, shown, tuple(left_out), Path(trial) if trial else None, held)
     n_pages = _write(site, made.pages())
+    of_rounds = f", {_several(len(held), 'round')}" if held else ""
     sentence = (
         f"{_several(n_pages, 'page')}: {_several(len({one.page for one in entries}), 'score')} on "
         f"{_several(len(panels), 'panel')}, {_several(len(entries), 'result')}, "
-        f"{_several(len(shown), 'submission')}."
+        f"{_several(len(shown), 'submission')}{of_rounds}."
     )
     return Board(site / "index.html", n_pages, tuple(left_out), sentence)
 
@@ -187,6 +193,31 @@ def _write(site: Path, pages: Iterable[tuple[str, str]]) -> int:
 
 
 # What there is to show.
+
+
+def _rounds(
+    folder: str | Path | None,
+    cache: Cache,
+    left_out: list[str],
+    *,
+    recompute: bool,
+    counting: Callable[[str, int], AbstractContextManager[Callable[[str], None]]],
+) -> list[RoundOnBoard]:
+    """The rounds of a folder, the latest first; one that was edited is left out."""
+    if folder is None:
+        return []
+    place, found = Path(folder), []
+    if not place.is_dir():
+        raise InputError(f"{place}: there is no such folder of rounds")
+    every = names(place)
+    with counting("recomputing rounds" if recompute else "reading rounds", len(every)) as done:
+        for name in every:
+            try:
+                found.append(show_round(place / name, cache, left_out, recompute=recompute))
+            except InputError as error:
+                left_out.append(one_line(str(error)))
+            done(name)
+    return sorted(found, key=lambda one: one.found.record.opened.date, reverse=True)
 
 
 def _of_judged(judged: JudgedPanel) -> Iterator[BoardEntry]:
@@ -293,6 +324,7 @@ class _Site:
     submissions: Sequence[tuple[Submission, CheckRecord]]
     left_out: tuple[str, ...]
     trial: Path | None
+    rounds: Sequence[RoundOnBoard] = ()
 
     def pages(self) -> Iterator[tuple[str, str]]:
         """Every file: its place and its text."""
@@ -311,10 +343,13 @@ class _Site:
         for panel in self.panels:
             yield f"panels/{panel.name}.html", self._render("panel", up="../", **_of_panel(panel))
             yield f"panels/{panel.name}.js", panel.script
+        for one in self.rounds:
+            page = self._render("round", up="../", board=one)
+            yield f"{ROUNDS}/{one.found.name}.html", page
         places = {panel.name: panel for panel in self.panels}
-        for page, entries in self.by_page.items():
+        for name, entries in self.by_page.items():
             found = _of_score(entries, places)
-            yield f"scores/{page}", self._render("score", up="../", **found)
+            yield f"scores/{name}", self._render("score", up="../", **found)
 
     @cached_property
     def entries(self) -> list[BoardEntry]:
@@ -330,7 +365,8 @@ class _Site:
         return found
 
     def _render(self, name: str, **values: Any) -> str:
-        return _environment().get_template(f"{name}.html.j2").render(panels=self.panels, **values)
+        shared = {"panels": self.panels, "rounds": self.rounds}
+        return _environment().get_template(f"{name}.html.j2").render(**shared, **values)
 
     def _readme(self) -> str:
         header = {
@@ -380,7 +416,7 @@ class _Site:
             "transfers": _transfers(self.trial),
             "n_scores": len(self.by_page),
             "n_held_out": sum(panel.parts[HELD_OUT] for panel in self.panels),
-            "budget": self.entries[0].budget,
+            "budget": self.entries[0].budget if self.entries else None,
             "has_trial": self.trial is not None,
             "page_of": {
                 (entry.submission.record.name, entry.name): entry.page

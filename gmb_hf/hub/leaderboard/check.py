@@ -316,11 +316,11 @@ def _held_before(submission: Submission, checked: CheckRecord) -> list[str]:
     )
     path = submission.folder / CHECK
     schema = SCHEMA.version(read_json(path), where=str(path))
-    passed_over = _passed_over(schema, SCHEMA, before.package_version)
-    return _compared(path, theirs, ours, passed_over)[0]
+    passed_over = fields_passed_over(schema, SCHEMA, before.package_version)
+    return compared(path, theirs, ours, passed_over)[0]
 
 
-def _passed_over(schema: int, of: Schema, writer: str | None) -> frozenset[str]:
+def fields_passed_over(schema: int, of: Schema, writer: str | None) -> frozenset[str]:
     """The fields of a file that need not be what they are today.
 
     Those of an earlier schema, or of another version of the package, may lack what was added since.
@@ -471,7 +471,7 @@ def _recomputed(
 ) -> _Found:
     """The lock and the results of these runs by the panel's design, beside the submitted ones."""
     retrained = submission.record.retrained
-    design = _expected(panel, lock, retrained=retrained)
+    design = design_on(panel, lock, retrained=retrained)
     explore, _ = part_of(log, design, "explore")
     again, _ = make_lock(design, prepare(explore, design))
     theirs, ours = (_without(one.plain(), _PASSED["of_the_lock"]) for one in (lock, again))
@@ -482,8 +482,8 @@ def _recomputed(
         ours["x_lock"]["x_sources"] = theirs["x_lock"].get("x_sources", [])
     else:
         ours["x_lock"]["explore_fingerprint"] = _as_locked(explore, submission).fingerprint()
-    passed_over = _passed_over(lock.file_schema, LOCK_SCHEMA, lock.x_lock.package_version)
-    faults, numbers = _compared(submission.folder / LOCK, theirs, ours, passed_over)
+    passed_over = fields_passed_over(lock.file_schema, LOCK_SCHEMA, lock.x_lock.package_version)
+    faults, numbers = compared(submission.folder / LOCK, theirs, ours, passed_over)
     if faults:
         return _Found(faults)
     judged, _ = part_of(log, lock.design, "held-out")
@@ -506,8 +506,8 @@ def _recomputed(
         ours["meta"]["run_id"] = ours["meta"]["run_id"][: -len(fingerprint[:8])] + fingerprint[:8]
     source = results.x_provenance
     writer = source.package_version if source is not None else None
-    passed_over = _passed_over(results.file_schema, RESULTS_SCHEMA, writer)
-    faults, more = _compared(submission.folder / RESULTS, theirs, ours, passed_over)
+    passed_over = fields_passed_over(results.file_schema, RESULTS_SCHEMA, writer)
+    faults, more = compared(submission.folder / RESULTS, theirs, ours, passed_over)
     return _Found(faults, numbers + more, evaluated)
 
 
@@ -523,7 +523,7 @@ def _as_locked(log: RunLog, submission: Submission) -> RunLog:
     return log.with_rows(log.table.drop_columns(extra)) if extra else log
 
 
-def _expected(panel: FrozenPanel, lock: Lock, *, retrained: bool) -> Design:
+def design_on(panel: FrozenPanel, lock: Lock, *, retrained: bool = False) -> Design:
     """The panel's design with the candidates of a lock; of own runs with their seeds."""
     fields: dict[str, Any] = {
         "candidates": [one.plain() for one in lock.design.candidates],
@@ -556,7 +556,7 @@ def _without(plain: dict[str, Any], left_out: Mapping[str, Sequence[str]]) -> di
 _ADDED = ""  # among what is passed over: whatever the file does not have
 
 
-def _compared(
+def compared(
     where: Path, theirs: Any, ours: Any, passed_over: frozenset[str]
 ) -> tuple[list[str], int]:
     """The first differences of a file in a line each, and how many values were equal."""

@@ -123,16 +123,18 @@ class SubmissionRecord(Section):
     @field_validator("name")
     @classmethod
     def _is_a_name(cls, name: str) -> str:
-        if not _NAME.fullmatch(name):
-            raise _no_name(name)
-        return name
+        return checked_name(name, "submission")
 
 
-def _no_name(name: str) -> InputError:
-    return InputError(
-        f"{one_line(name)!r} is no name of a submission: letters, digits, dot, hyphen and "
-        "underscore, 64 at most, the first a letter or digit"
-    )
+def checked_name(name: str, of: str) -> str:
+    """A name of something that has a folder of its own; `InputError` where it is none."""
+    if not _NAME.fullmatch(name):
+        article = "an" if of[0] in "aeiou" else "a"
+        raise InputError(
+            f"{one_line(name)!r} is no name of {article} {of}: letters, digits, dot, hyphen and "
+            "underscore, 64 at most, the first a letter or digit"
+        )
+    return name
 
 
 def is_link(text: str) -> bool:
@@ -225,9 +227,7 @@ def submit(
         InputError: the lock is of another panel, the results are by another lock, a text is missing
             or too long, there is no code, or the folder is there already.
     """
-    place = Path(out) / name
-    if not _NAME.fullmatch(name):
-        raise _no_name(name)
+    place = Path(out) / checked_name(name, "submission")
     if place.exists():
         raise InputError(f"{place}: is there already; choose another name, or remove it")
     carried, references = _code(code)
