@@ -213,8 +213,7 @@ def _after_exploring(
         share = share_to_explore(design, log, evaluation.events)
     if share is not None:
         return lock_next(context, runs, log, design, share)
-    words = options.again(context, "sign", "step_column", "run_column")
-    words += [word for name in given["score"][:1] for word in ("--score", name)]
+    words = options.again(context, "score", "sign", "step_column", "run_column")
     return show.command("plan", "--pilot", *runs, *words)
 
 
@@ -225,8 +224,14 @@ def _after_lock(evaluation: Evaluation, lock: Path, out: Path) -> str:
     found = answer(evaluation.results)
     if found.may_alarm:
         return show.command("monitor", "--follow", "LOG", lock=lock, results=out / "results.yaml")
-    own = [item.name for item in found.ranked if item.family != "control"]
-    return show.command("results", "show", out, *own[:1])
+    return show.command("results", "show", out, *_scores(evaluation.results)[:1])
+
+
+def _scores(results: Results) -> list[str]:
+    """The scores of results that are no controls, the best first."""
+    from gmb_hf.report.answer import answer
+
+    return [item.name for item in answer(results).ranked if item.family != "control"]
 
 
 def _hint_of_sign(item: IndicatorRecord, judgement: Judgement) -> None:
@@ -403,7 +408,9 @@ def show_results(results: Path, score: str | None = None) -> None:
     file = results / "results.yaml" if results.is_dir() else results
     if score is None:
         show.verdicts(found, file)
-        show.written([], following=show.command("results", "show", file, "SCORE"))
+        best = next(iter(_scores(found)), None)
+        explained = best and show.command("results", "show", file, best)
+        show.written([], following=explained or show.command("report", file))
         return
     item = found.indicator(score)
     show.answered(name=item.name, label=item.label, sentence=item.x_sentence, gates=item.x_gates)
