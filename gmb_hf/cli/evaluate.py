@@ -37,6 +37,7 @@ _OF_BOTH = {"score", "fpr_targets", "sign", "sees_test_labels", "protocol"}
 _OF_A_JUMP = {"jump_checkpoints", "hold_checkpoints", "fall_back", "smoothing"}
 _ONLY_COMPAT = {*_OF_A_JUMP, "thresholds", "last_rows"}
 _SAID = ("score", "sign", "sees_test_labels")
+_LOG = "LOG"  # of a run that is still to come
 
 
 def evaluate(
@@ -120,7 +121,7 @@ def evaluate(
                 from gmb_hf.hub.locks import with_publication
 
                 evaluation = with_publication(evaluation)
-        following = _after_lock(evaluation, lock, out)
+        following = _after_lock(context, evaluation, lock)
     else:
         from gmb_hf.benchmark.own_runs import own_design, own_score
 
@@ -170,6 +171,10 @@ def evaluate(
             show.tell("not_published")
         else:
             show.say(published.sentence)
+        if following.startswith("gmb monitor "):
+            show.tell(
+                "to_follow", replayed=f"--follow {_LOG} " not in following, lock=lock, out=out
+            )
     else:
         show.notes(map(options.in_options, notes))
         if too_few:
@@ -217,14 +222,26 @@ def _after_exploring(
     return show.command("plan", "--pilot", *runs, *words)
 
 
-def _after_lock(evaluation: Evaluation, lock: Path, out: Path) -> str:
-    """The command that follows a verdict: watch a run by it, or see what stands against it."""
-    from gmb_hf.report.answer import answer
+def _after_lock(context: typer.Context, evaluation: Evaluation, lock: Path) -> str:
+    """The command that follows a verdict: watch a run by it, or see what stands against it.
 
-    found = answer(evaluation.results)
-    if found.may_alarm:
-        return show.command("monitor", "--follow", "LOG", lock=lock, results=out / "results.yaml")
-    return show.command("results", "show", out, *_scores(evaluation.results)[:1])
+    The run is a held-out one whose log can be followed, best one that is detected.
+    """
+    from gmb_hf.report.answer import answer
+    from gmb_hf.runs.readers import files_to_follow
+
+    found, out = answer(evaluation.results), context.params["out"]
+    if not found.may_alarm:
+        return show.command("results", "show", out, *_scores(evaluation.results)[:1])
+    acting = next(item.name for item in found.ranked if item.x_alarm_eligible)
+    judged = evaluation.judgements[acting]
+    best = judged.first_alarms(judged.design.primary_run_budget)
+    files = files_to_follow(context.params["runs"])
+    outcomes = zip(evaluation.log.runs, best.outcomes, strict=True)
+    replayed = sorted((what != "timely", run) for run, what in outcomes if run in files)
+    log = files[replayed[0][1]] if replayed else _LOG
+    words = options.again(context, "step_column", of_design=False)
+    return show.command("monitor", "--follow", log, *words, lock=lock, results=out / "results.yaml")
 
 
 def _scores(results: Results) -> list[str]:

@@ -113,8 +113,8 @@ def verify(
     asked = list(dict.fromkeys([*metric, *_names(columns)]))
     read = partial(read_runs, runs, step_column=step_column, run_column=run_column)
     log = read(columns=asked or None)
-    usual = [verifying.USUAL_METRIC] if verifying.USUAL_METRIC in log.observables else []
-    shown_by = next(iter([*metric, *usual]), None)
+    usual = verifying.likely_metric(log)
+    shown_by = next(iter(metric), usual)
     found = verifying.verify(log, asked, metric=shown_by, whole=read)
     screen.answered(verification=found)
     first, last = found.steps
@@ -135,7 +135,7 @@ def verify(
     falls = False
     if event or usual:
         faulty = bool(found.faults) or not event
-        about = {"metric": verifying.USUAL_METRIC, **event}
+        about = {"metric": usual or verifying.USUAL_METRIC, **event}
         falls = _print_events(log, about, found.remarks, faulty=faulty)
     screen.refuse_faults(found.faults, " in these logs")
     screen.say("Nothing is wrong with these logs.")
@@ -335,4 +335,5 @@ def _judging(
     for option, times in {"--horizon": 1, "--safe-gap": 2}.items():
         length = str(times * _HORIZON * (found.spacing or 1))
         words += [option, length] * (option not in given)
-    return screen.command(*words)
+    out = screen.free("results", "first", holding="results.yaml")
+    return screen.command(*words, out=None if out == "results" else out)

@@ -149,10 +149,7 @@ def propose(
     """
     named = [name for name in (metric, *scores) if name is not None]
     if metric is None and of_metric:
-        known = [name for name in log.shared_observables if name not in scores]
-        metrics = sorted(known, key=lambda name: not _has_word(_HELD_OUT, name))
-        usual = [name for name in metrics if name == USUAL_METRIC]
-        metric = next(iter([*usual, *(one for one in metrics if _has_word(_METRICS, one))]), None)
+        metric = likely_metric(log, scores)
     fixed = [] if metric is None else [metric]
     found = [] if scores else [one for one in log.shared_observables if _may_be_score(log, one, fixed)]
     found.sort(key=lambda name: _has_word(_NO_SCORES, name))
@@ -165,6 +162,14 @@ def propose(
         spacing=_spacing(log, judged),
         guessed=tuple(name for name in judged if name not in named),
     )
+
+
+def likely_metric(log: RunLog, others: Sequence[str] = ()) -> str | None:
+    """The column that by its name shows the event, none of `others`; None where no name says so."""
+    known = [name for name in log.shared_observables if name not in others]
+    metrics = sorted(known, key=lambda name: not _has_word(_HELD_OUT, name))
+    usual = [name for name in metrics if name == USUAL_METRIC]
+    return next(iter([*usual, *(one for one in metrics if _has_word(_METRICS, one))]), None)
 
 
 def _has_word(words: str, name: str) -> bool:

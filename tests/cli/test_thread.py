@@ -54,7 +54,10 @@ def test_from_logs_to_a_monitor_by_what_is_proposed(mine: Path):
     assert sorted(results.boundary.seeds_eval) == sorted(held_out)
     item = results.indicator("unembedding_gini")
     if item.x_alarm_eligible:
-        assert proposed(judged)[:3] == ["monitor", "--follow", "LOG"]
+        assert "The next command replays a held-out run; of one that is training" in judged.out
+        followed = Path(proposed(judged)[2])
+        assert followed.stem in held_out
+        assert gmb(*proposed(judged)).code == 3
     else:
         assert proposed(judged) == ["results", "show", "results", "unembedding_gini"]
         assert gmb(*proposed(judged)).code == 0
@@ -308,3 +311,25 @@ def test_a_log_that_is_not_there_is_said_to_be_waited_for(mine: Path):
     done = gmb("monitor", *watching)
     assert done.code == 4, done
     assert "note: gone.jsonl is not there yet; it is waited for" in done.out
+
+
+def test_rises_too_slow_for_a_jump_are_said(tmp_path: Path):
+    lines = ["run,step,val_acc,probe"]
+    for run in range(6):
+        width = 1 if run else 200
+        for step in range(0, 4000, 20):
+            at = min(max((step - 2000 + width) / (2 * width), 0), 1)
+            lines.append(f"run-{run},{step},{at:.3f},{(step * (run + 3)) % 17}")
+    (tmp_path / "slow.csv").write_text("\n".join(lines) + "\n")
+    done = gmb("runs", "verify", "--runs", tmp_path / "slow.csv")
+    assert done.code == 0, done
+    said = " ".join(done.out.split())
+    assert "In 1 of the 1 runs without an event val_acc rises as far, but slower" in said
+    assert "a longer --window takes such runs in, or --event E_plateau, a level that" in said
+
+
+def test_a_results_folder_that_is_taken_is_not_proposed(mine: Path):
+    seen = ("runs", "verify", f"--runs={mine}")
+    assert "--out" not in proposed(gmb(*seen))
+    assert gmb("evaluate", f"--runs={mine}", *ASKED).code == 0  # leaves `results`
+    assert proposed(gmb(*seen))[-2:] == ["--out", "first"]
