@@ -92,7 +92,7 @@ def evaluate(
     from gmb_hf.benchmark.prepare import controls_of
     from gmb_hf.design.lock import Lock
     from gmb_hf.design.looks import LooksFile, looks_path
-    from gmb_hf.hub.sources import named, naming_panels, part_of, read_runs
+    from gmb_hf.hub.sources import named, naming_panels, panel_of, part_of, read_runs
     from gmb_hf.report.answer import answer
     from gmb_hf.report.report import publish, refuse_others
 
@@ -171,6 +171,10 @@ def evaluate(
             show.tell("not_published")
         else:
             show.say(published.sentence)
+        if panel_of(log) is not None and (own := _scores(evaluation.results)):
+            words = ("submit", own[0], "--runs", *runs)
+            submit = show.command(*words, lock=lock, results=out)
+            show.tell("of_a_panel", submit=submit)
         if following.startswith("gmb monitor "):
             show.tell(
                 "to_follow", replayed=f"--follow {_LOG} " not in following, lock=lock, out=out
