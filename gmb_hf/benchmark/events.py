@@ -143,6 +143,17 @@ def events_the_other_way(log: RunLog, design: Design) -> int:
     return int((found.step > found.first_step).sum())
 
 
+_SLOWER = 5
+
+
+def slow_rises(log: RunLog, design: Design, events: Events) -> int:
+    """How many runs without an E_jump have one within five times its window; 0 of other types."""
+    if design.event_type != "E_jump" or not events.n_events:
+        return 0
+    slower = find_events(log, design.model_copy(update={"w_event": _SLOWER * design.w_event}))
+    return int((np.isfinite(slower.step) & ~np.isfinite(events.step)).sum())
+
+
 # What the detectors share: which numbers an event may be read from, and from when on.
 
 

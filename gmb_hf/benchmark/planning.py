@@ -19,8 +19,13 @@ from gmb_hf.base.files import write_text
 from gmb_hf.base.stats import IntervalRecord, exact_binomial
 from gmb_hf.benchmark.baselines import by_windows, hardest
 from gmb_hf.benchmark.judgement import Judgement, Locked
-from gmb_hf.benchmark.prepare import Runs, prepare
-from gmb_hf.core.thresholds import effective_budget, floor_certificate, promise
+from gmb_hf.benchmark.prepare import Entry, Prepared, Runs, prepare
+from gmb_hf.core.thresholds import (
+    effective_budget,
+    floor_certificate,
+    promise,
+    runs_to_promise,
+)
 from gmb_hf.design.design import Design
 from gmb_hf.design.power import Assumed, Goal, Plan, RunsAssumed, RunsGoal, plan, plan_by_runs
 
@@ -41,10 +46,15 @@ ASSUMED: Mapping[str, Any] = {
 class Pilot:
     """A score on pilot runs, which says what it does at any false positive rate.
 
-    `judgement` has the score, its runs and their events; thresholds are chosen by `assumed`.
+    Attributes:
+        judgement: the score, its runs and their events; thresholds are chosen by `assumed`.
+        score: its name.
+        tried: among how many scores it is the best on these runs.
     """
 
     judgement: Judgement
+    score: str
+    tried: int
 
     @property
     def n_runs(self) -> int:
@@ -116,17 +126,42 @@ class Pilot:
         )
 
 
-def pilot(design: Design, runs: Runs) -> Pilot:
+def pilot(design: Design, runs: Runs, *, best: bool = False) -> Pilot:
     """A pilot from runs: the first candidate of the design is its score.
+
+    `best`: that of its candidates which detects the most events at the primary budget; where
+    several do, the first of them.
 
     Raises:
         InputError: there is no event, or fewer than two runs have negative windows; or the design
             does not fit the log.
+        CheckFailed: no score can alarm at the primary rate, since too many of its windows tie.
     """
-    prepared = prepare(runs, design.model_copy(update={"candidates": design.candidates[:1]}))
-    entry, log = prepared.entries[0], prepared.log
-    found = prepared.judgement(entry)
-    judgement = Judgement(found.evaluation, found.source, prepared.completed.replace(null_draws=1))
+    tried = design.candidates if best else design.candidates[:1]
+    prepared = prepare(runs, design.model_copy(update={"candidates": tried}))
+    found: list[Pilot] = []
+    ties: list[str] = []
+    for entry in prepared.entries[: len(tried)]:  # controls follow
+        one = _pilot_of(prepared, entry, len(tried))
+        certificate = floor_certificate(*one.judgement.tops, per_run=True)
+        if certificate is not None and certificate.forbids(design.primary_fpr):
+            ties.append(
+                f"{entry.name} cannot alarm at a false positive rate of {design.primary_fpr:g}: "
+                f"{certificate.tied_windows} windows of the pilot tie at "
+                f"{certificate.tied_value:g}, the least rate is {certificate.f_min_pos:.3f}; more "
+                "runs do not mend that"
+            )
+        else:
+            found.append(one)
+    if not found:
+        raise CheckFailed(ties[0])
+    least = runs_to_promise(design.primary_run_budget, design.calibration)
+    return max(found, key=lambda one: one.assumed_by_runs(least).detection) if best else found[0]
+
+
+def _pilot_of(prepared: Prepared, entry: Entry, tried: int) -> Pilot:
+    log, given = prepared.log, prepared.judgement(entry)
+    judgement = Judgement(given.evaluation, given.source, prepared.completed.replace(null_draws=1))
     if not judgement.n_events:
         what = f"none of the {len(prepared.judged.runs)} pilot runs has an event"
         hint = (
@@ -138,14 +173,7 @@ def pilot(design: Design, runs: Runs) -> Pilot:
         what = f"{known} pilot run(s) have negative windows; it takes two at least to see how"
         hint = "Narrow --safe-gap or --burn-in, or add runs"
         raise InputError(f"{log.origin}: {what} runs differ. {hint}")
-    certificate = floor_certificate(*judgement.tops, per_run=True)
-    if certificate is not None and certificate.forbids(design.primary_fpr):
-        raise CheckFailed(
-            f"{entry.name} cannot alarm at a false positive rate of {design.primary_fpr:g}: "
-            f"{certificate.tied_windows} windows of the pilot tie at {certificate.tied_value:g}, "
-            f"the least rate is {certificate.f_min_pos:.3f}; more runs do not mend that"
-        )
-    return Pilot(judgement)
+    return Pilot(judgement, entry.name, tried)
 
 
 def plan_runs(

@@ -22,7 +22,13 @@ from numpy.typing import NDArray
 
 from gmb_hf.base.errors import InputError, first_of, nearest, unknown
 from gmb_hf.benchmark.causality import Series, Tried, alone, refuse_peeking
-from gmb_hf.benchmark.events import EVENTS, Events, events_the_other_way, find_events
+from gmb_hf.benchmark.events import (
+    EVENTS,
+    Events,
+    events_the_other_way,
+    find_events,
+    slow_rises,
+)
 from gmb_hf.benchmark.judgement import Basis, Judgement, Locked, Source
 from gmb_hf.benchmark.scores import Scores, score_windows
 from gmb_hf.benchmark.verdict import Declared
@@ -218,6 +224,14 @@ class Prepared:
         if not self.events.n_events:
             why = EVENTS[self.design.event_type].absent.format(metric=self.design.metric)
             notes.append(f"No run has an event: {why}{self._hint}.")
+        if slow := slow_rises(self.judged, self.design, self.events):
+            moves = "falls" if self.design.falling else "rises"
+            notes.append(
+                f"In {slow} of the {len(self.judged.runs) - self.events.n_events} runs without an "
+                f"event {self.design.metric} {moves} as far, but slower, and a score that sees "
+                "it is counted as wrong: a longer event.window_W_event takes such runs in, or "
+                "event.type: E_plateau, a level that is held."
+            )
         if self.events.excluded:
             notes.append(
                 f"Excluded, as neither events nor negatives: {len(self.events.excluded)} of "

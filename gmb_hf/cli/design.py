@@ -7,7 +7,8 @@ Options:
         possible.
     pretrained (name): A pretrained score (gmb score list), or its file.
     sign: Of --score: +1: high scores mean risk; -1: low ones do.
-    explore_share (share): Explore only this share of the runs; the others are held out.
+    explore_share (share): Explore only this share of the runs; the others are held out. Choose it
+        before you look at where events lie.
 
 More options:
     sees_test_labels, --sees-test-labels/--no-test-labels: Whether held-out labels went into the
@@ -409,7 +410,7 @@ def plan(
     assume_chance: float | None = None,
     prereg: Path | None = None,
     pilot: list[str] | None = None,
-    score: str | None = None,
+    score: list[str] | None = None,
     sign: int = 1,
     step_column: str = "step",
     run_column: str = "run",
@@ -421,10 +422,10 @@ def plan(
         detection (share = 0.5): Share of events that its first alarm detects.
         coverage (share = 0.5): By windows: share of events that the score covers.
         power (share): Probability of a conclusive verdict, if the score is so good.
-        candidates (number = 1, or those of --prereg): Scores in the lock.
+        candidates (number = those of --score or --prereg, else 1): Scores in the lock.
         prereg: Take the design from this preregistration.
         pilot: Measure instead of assume: logs of pilot runs; --runs is the same.
-        score: Pilot: a column, or an indicator.
+        score (column): Pilot: a column, or an indicator; of several the one that detects most.
         sign: Pilot: +1, or -1 where low scores mean risk.
 
     More options:
@@ -475,9 +476,11 @@ def plan(
     measured = None
     if log is not None:
         with options.said_in_options(every=True) if prereg is None else nullcontext():
-            if score is not None:
-                design = design.replace(candidates=[own_score(score, log, sign=sign)])
-            measured = measure(design, log)
+            if score:
+                design = design.replace(
+                    candidates=[own_score(name, log, sign=sign) for name in score]
+                )
+            measured = measure(design, log, best=bool(score))
     found = plan_runs(
         design,
         measured,

@@ -37,6 +37,7 @@ _OF_BOTH = {"score", "fpr_targets", "sign", "sees_test_labels", "protocol"}
 _OF_A_JUMP = {"jump_checkpoints", "hold_checkpoints", "fall_back", "smoothing"}
 _ONLY_COMPAT = {*_OF_A_JUMP, "thresholds", "last_rows"}
 _SAID = ("score", "pretrained", "sign", "sees_test_labels")
+_LOG = "LOG"  # of a run that is still to come
 
 
 def evaluate(
@@ -93,7 +94,7 @@ def evaluate(
     from gmb_hf.benchmark.prepare import controls_of
     from gmb_hf.design.lock import Lock
     from gmb_hf.design.looks import LooksFile, looks_path
-    from gmb_hf.hub.sources import named, naming_panels, part_of, read_runs
+    from gmb_hf.hub.sources import named, naming_panels, panel_of, part_of, read_runs
     from gmb_hf.report.answer import answer
     from gmb_hf.report.report import publish, refuse_others
 
@@ -122,7 +123,7 @@ def evaluate(
                 from gmb_hf.hub.locks import with_publication
 
                 evaluation = with_publication(evaluation)
-        following = _after_lock(evaluation, lock, out)
+        following = _after_lock(context, evaluation, lock)
     else:
         from gmb_hf.benchmark.own_runs import own_design, own_score
 
@@ -173,6 +174,14 @@ def evaluate(
             show.tell("not_published")
         else:
             show.say(published.sentence)
+        if panel_of(log) is not None and (own := _scores(evaluation.results)):
+            words = ("submit", own[0], "--runs", *runs)
+            submit = show.command(*words, lock=lock, results=out)
+            show.tell("of_a_panel", submit=submit)
+        if following.startswith("gmb monitor "):
+            show.tell(
+                "to_follow", replayed=f"--follow {_LOG} " not in following, lock=lock, out=out
+            )
     else:
         show.notes(map(options.in_options, notes))
         if too_few:
@@ -216,20 +225,37 @@ def _after_exploring(
         share = share_to_explore(design, log, evaluation.events)
     if share is not None:
         return lock_next(context, runs, log, design, share)
-    words = options.again(context, "sign", "step_column", "run_column")
-    words += [word for name in given["score"][:1] for word in ("--score", name)]
+    words = options.again(context, "score", "sign", "step_column", "run_column")
     return show.command("plan", "--pilot", *runs, *words)
 
 
-def _after_lock(evaluation: Evaluation, lock: Path, out: Path) -> str:
-    """The command that follows a verdict: watch a run by it, or see what stands against it."""
+def _after_lock(context: typer.Context, evaluation: Evaluation, lock: Path) -> str:
+    """The command that follows a verdict: watch a run by it, or see what stands against it.
+
+    The run is a held-out one whose log can be followed, best one that is detected.
+    """
+    from gmb_hf.report.answer import answer
+    from gmb_hf.runs.readers import files_to_follow
+
+    found, out = answer(evaluation.results), context.params["out"]
+    if not found.may_alarm:
+        return show.command("results", "show", out, *_scores(evaluation.results)[:1])
+    acting = next(item.name for item in found.ranked if item.x_alarm_eligible)
+    judged = evaluation.judgements[acting]
+    best = judged.first_alarms(judged.design.primary_run_budget)
+    files = files_to_follow(context.params["runs"])
+    outcomes = zip(evaluation.log.runs, best.outcomes, strict=True)
+    replayed = sorted((what != "timely", run) for run, what in outcomes if run in files)
+    log = files[replayed[0][1]] if replayed else _LOG
+    words = options.again(context, "step_column", of_design=False)
+    return show.command("monitor", "--follow", log, *words, lock=lock, results=out / "results.yaml")
+
+
+def _scores(results: Results) -> list[str]:
+    """The scores of results that are no controls, the best first."""
     from gmb_hf.report.answer import answer
 
-    found = answer(evaluation.results)
-    if found.may_alarm:
-        return show.command("monitor", "--follow", "LOG", lock=lock, results=out / "results.yaml")
-    own = [item.name for item in found.ranked if item.family != "control"]
-    return show.command("results", "show", out, *own[:1])
+    return [item.name for item in answer(results).ranked if item.family != "control"]
 
 
 def _hint_of_sign(item: IndicatorRecord, judgement: Judgement) -> None:
@@ -406,7 +432,9 @@ def show_results(results: Path, score: str | None = None) -> None:
     file = results / "results.yaml" if results.is_dir() else results
     if score is None:
         show.verdicts(found, file)
-        show.written([], following=show.command("results", "show", file, "SCORE"))
+        best = next(iter(_scores(found)), None)
+        explained = best and show.command("results", "show", file, best)
+        show.written([], following=explained or show.command("report", file))
         return
     item = found.indicator(score)
     show.answered(name=item.name, label=item.label, sentence=item.x_sentence, gates=item.x_gates)

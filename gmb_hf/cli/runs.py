@@ -26,7 +26,6 @@ LogsCommand = options.several("--runs")
 
 _COUNTS = ("values", "empty", "NaN", "infinite")
 _MOST_COLUMNS = 24
-_USUAL_METRIC = "test_acc"  # of a design that names none
 # Labels of PT-MSS; those that need a look come first.
 _LABELS = ("REGISTERED_TRANSITION", "ESTIMATOR_UNSTABLE", "NO_TRANSITION", "INCONCLUSIVE")
 _MOST_RUNS = 12  # of a label
@@ -85,7 +84,7 @@ def read(
         f"{first:,} to {last:,}."
     )
     screen.notes(log.notes)
-    screen.written([path], following=_judging([str(path)], asked))
+    screen.written([path], following=_judging(log, [str(path)], *asked))
 
 
 class VerifyCommand(options.DesignCommand):
@@ -114,8 +113,8 @@ def verify(
     asked = list(dict.fromkeys([*metric, *_names(columns)]))
     read = partial(read_runs, runs, step_column=step_column, run_column=run_column)
     log = read(columns=asked or None)
-    usual = [_USUAL_METRIC] if _USUAL_METRIC in log.observables else []
-    shown_by = next(iter([*metric, *usual]), None)
+    usual = verifying.likely_metric(log)
+    shown_by = next(iter(metric), usual)
     found = verifying.verify(log, asked, metric=shown_by, whole=read)
     screen.answered(verification=found)
     first, last = found.steps
@@ -136,13 +135,14 @@ def verify(
     falls = False
     if event or usual:
         faulty = bool(found.faults) or not event
-        about = {"metric": _USUAL_METRIC, **event}
+        about = {"metric": usual or verifying.USUAL_METRIC, **event}
         falls = _print_events(log, about, found.remarks, faulty=faulty)
     screen.refuse_faults(found.faults, " in these logs")
     screen.say("Nothing is wrong with these logs.")
     keys = options.again(context, "step_column", "run_column")
     keys += ["--falling"] * falls
-    following = _judging([*runs, *keys], asked or usual, spacing=found.spacing)
+    whole = log if len(asked) > 1 or not asked else read()
+    following = _judging(whole, [*runs, *keys], *asked, of_metric="E_regime" not in keys)
     screen.written([], following=following)
 
 
@@ -176,10 +176,16 @@ def join(
         "a score."
     )
     screen.notes(joined.notes)
-    following = _judging([str(path)], ["METRIC", *new])
-    if named(runs) is not None:  # a panel, whose design says the rest
+    # Nothing in a file of numbers says what went into them; only without labels may they alarm.
+    declared = ["--no-test-labels"]
+    if named(runs) is None:
+        following = _judging(joined, [str(path), *declared], None, *new)
+    else:  # a panel, whose design says the rest
         asked = [word for name in new for word in ("--score", name)]
-        following = screen.command("lock", "--runs", path, *asked, out="lock.yaml")
+        lock = screen.free("lock.yaml")
+        following = screen.command("lock", "--runs", path, *asked, *declared, out=lock)
+    if following is not None:
+        screen.tell("declares_labels", names=new)
     screen.written([path], following=following)
 
 
@@ -254,9 +260,8 @@ def audit(
     screen.say(f"Signals: {', '.join(found.columns)}.", style="dim")
     screen.notes(found.notes)
     settings = f"--event E_regime --quantile {quantile:g} --radius {radius}".split()
-    judging = (*settings, "--score", "COLUMN", "--horizon", "H", "--safe-gap", "G")
     paths = [] if out is None else [found.write(out)]
-    screen.written(paths, following=screen.command("evaluate", "--runs", *runs, *judging))
+    screen.written(paths, following=screen.command("runs", "verify", "--runs", *runs, *settings))
 
 
 def _print_events(
@@ -302,16 +307,33 @@ def _names(text: str | None) -> list[str]:
 _HORIZON = 10  # checkpoints, of the evaluation that is proposed; its gap is twice that
 
 
-def _judging(given: Sequence[str], columns: Sequence[str], spacing: int | None = None) -> str:
-    """The command that judges these logs: the first column is the metric, the others are scores."""
-    metric, *scores = columns or ["COLUMN"]
+def _judging(
+    log: RunLog,
+    given: Sequence[str],
+    metric: str | None = None,
+    *scores: str,
+    of_metric: bool = True,
+) -> str | None:
+    """The command that judges these logs by what was named; what was not is guessed, and said.
+
+    None where nothing says what shows the event, or what may be judged; a sentence says it then.
+    """
+    from gmb_hf.runs.verify import propose
+
+    named = [*scores] if of_metric or metric is None else [metric, *scores]
+    found = propose(log, metric if of_metric else None, named, of_metric=of_metric)
+    if not found.scores or (of_metric and found.metric is None):
+        screen.tell("nothing_to_judge", found=found, columns=log.observables)
+        return None
+    if found.guessed:
+        screen.tell("guessed", found=found)
     words = ["evaluate", "--runs", *given]
-    if not {"--metric"} & {*given}:
-        words += ["--metric", metric]
-    for score in scores or ["COLUMN"]:
+    if of_metric and "--metric" not in given:
+        words += ["--metric", str(found.metric)]
+    for score in found.scores:
         words += ["--score", score]
-    lengths = {"--horizon": ("H", 1), "--safe-gap": ("G", 2)}
-    for option, (unknown, times) in lengths.items():
-        length = unknown if spacing is None else str(times * _HORIZON * spacing)
+    for option, times in {"--horizon": 1, "--safe-gap": 2}.items():
+        length = str(times * _HORIZON * (found.spacing or 1))
         words += [option, length] * (option not in given)
-    return screen.command(*words)
+    out = screen.free("results", "first", holding="results.yaml")
+    return screen.command(*words, out=None if out == "results" else out)

@@ -471,7 +471,7 @@ class Design(Document):
         known = {place.rpartition(".")[2]: name for place, name in names.items()} | names
         # A bare word such as "model" is not taken for the field.
         words = sorted((word for word in known if re.search("[._]", word)), key=len, reverse=True)
-        values = r"(?:: (true|ignore|error|falling)\b)?"
+        values = r"(?:: (true|ignore|error|falling|E_plateau)\b)?"
         pattern = rf"(?<![\w.-])({'|'.join(map(re.escape, words))})(?!\w){values}"
         return re.sub(
             pattern, lambda found: spelled(known[found[1]], found[2]) or found[0], message

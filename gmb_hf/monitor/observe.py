@@ -416,7 +416,9 @@ class ModelObserver:
         """Whether some of these columns are needed; an error where there is nothing to do so by."""
         needed = sorted(self._needs.intersection(columns))
         if needed and given is None:
-            example = {"parts": "Parts(residues=P)", "extra": "a function of (model, step)"}
+            numbers = ", ".join(f'"{column}": ...' for column in needed)
+            extra = f"a function of (model, step), extra=lambda model, step: {{{numbers}}}"
+            example = {"parts": "Parts(residues=P)", "extra": extra}
             raise InputError(
                 f"the lock's indicators read {', '.join(needed)}, measured on {what}: give "
                 f"{name}={example.get(name, 'a dataset with input_ids and labels')}, or let "

@@ -639,6 +639,20 @@ def find_files(sources: Sources) -> list[Path]:
     return list(dict.fromkeys(path for source in given for path in _files(source)))
 
 
+def files_to_follow(sources: Sources) -> dict[str, Path]:
+    """Run -> its file, of files that can be followed line by line and are named as their run is.
+
+    What holds several runs, or names them in a column, is not among them by the name of a run.
+    """
+    try:
+        files = find_files(sources)
+    except InputError:  # of the Hub, or a panel
+        return {}
+    growing = [path for path in files if (one := reader_of(path)) is not None and one.rows]
+    by_folder = _names_by_folder(growing)
+    return {by_folder.get(path, Path(plain_name(path.name)).stem): path for path in growing}
+
+
 def _files(source: str | Path) -> list[Path]:
     path = Path(source).expanduser()
     if path.is_dir():

@@ -6,6 +6,7 @@ some steps again, or columns that were logged at different steps, are remarks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -107,6 +108,87 @@ def verify(
         remarks=tuple(remarks),
         faults=tuple(faults),
     )
+
+
+USUAL_METRIC = "test_acc"
+"""The metric of a design that names none."""
+
+# Words of columns: of metrics that rise with an event, of held-out rows, and of what is no score.
+_METRICS = r"acc|accuracy|exact.match|em|f1"
+_HELD_OUT = r"test|val|valid|validation|eval|heldout"
+_NO_SCORES = rf"epoch|lr|learning.rate|loss|runtime|samples|steps|time|timestamp|{_METRICS}"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What may be judged of a log, by the names and values of its columns where nobody named them.
+
+    Attributes:
+        metric: the column that shows the event; None where no name says which it may be.
+        scores: those that were named, else the first that may be one; empty where none may.
+        others: further columns that may be scores.
+        spacing: steps between the checkpoints that metric and scores share, None where it varies.
+        guessed: the columns among them that nobody named.
+    """
+
+    metric: str | None
+    scores: tuple[str, ...]
+    others: tuple[str, ...]
+    spacing: int | None
+    guessed: tuple[str, ...]
+
+
+def propose(
+    log: RunLog, metric: str | None = None, scores: Sequence[str] = (), *, of_metric: bool = True
+) -> Proposal:
+    """What may be judged: the columns that were named, and for others the likeliest of the log.
+
+    A column may be a score if it varies, and has a finite value wherever the metric has one at
+    shared checkpoints; the names of losses, accuracies and clocks come last. `of_metric`: whether
+    the event is one of a metric.
+    """
+    named = [name for name in (metric, *scores) if name is not None]
+    if metric is None and of_metric:
+        metric = likely_metric(log, scores)
+    fixed = [] if metric is None else [metric]
+    found = [] if scores else [one for one in log.shared_observables if _may_be_score(log, one, fixed)]
+    found.sort(key=lambda name: _has_word(_NO_SCORES, name))
+    chosen = tuple(scores) or tuple(found[:1])
+    judged = (*fixed, *chosen)
+    return Proposal(
+        metric=metric,
+        scores=chosen,
+        others=tuple(found[1:]),
+        spacing=_spacing(log, judged),
+        guessed=tuple(name for name in judged if name not in named),
+    )
+
+
+def likely_metric(log: RunLog, others: Sequence[str] = ()) -> str | None:
+    """The column that by its name shows the event, none of `others`; None where no name says so."""
+    known = [name for name in log.shared_observables if name not in others]
+    metrics = sorted(known, key=lambda name: not _has_word(_HELD_OUT, name))
+    usual = [name for name in metrics if name == USUAL_METRIC]
+    return next(iter([*usual, *(one for one in metrics if _has_word(_METRICS, one))]), None)
+
+
+def _has_word(words: str, name: str) -> bool:
+    """Whether one of the words stands in a name between underscores, slashes, dots or hyphens."""
+    return re.search(rf"(?:^|[^a-z0-9])(?:{words})(?:$|[^a-z0-9])", name.lower()) is not None
+
+
+def _may_be_score(log: RunLog, name: str, fixed: Sequence[str]) -> bool:
+    if name in fixed or _spacing(log, (*fixed, name)) is None:
+        return False
+    values = float_column(at_shared_steps(log, (*fixed, name)).table[name])
+    return bool(np.isfinite(values).all() and values.min() < values.max())
+
+
+def _spacing(log: RunLog, columns: Sequence[str]) -> int | None:
+    try:
+        return at_shared_steps(log, columns).panel("step").cadence()
+    except InputError:
+        return None
 
 
 def _gaps(clock: Panel, spacing: int | None) -> list[str]:

@@ -95,8 +95,8 @@ class TestOutput:
         assert "below the" not in done.out
         assert "wrote   out/a.json" in done.out
         assert done.next_command == (
-            f"gmb evaluate --runs '{tmp_path}/*.csv' --event E_regime --quantile 0.985 "
-            "--radius 10 --score COLUMN --horizon H --safe-gap G"
+            f"gmb runs verify --runs '{tmp_path}/*.csv' --event E_regime --quantile 0.985 "
+            "--radius 10"
         )
 
     def test_many_runs_are_counted_and_not_all_listed(self, tmp_path: Path):

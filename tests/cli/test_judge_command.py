@@ -70,9 +70,9 @@ def test_answers_rated_and_joined(
     assert joined.code == 0, joined
     assert "likely: 2 checkpoints of 1 runs have a score." in joined.out
     assert "Kept are the 2 of 3 rows of these runs that have a score." in joined.out
-    assert shlex.split(joined.next_command)[:8] == [
-        *("gmb", "evaluate", "--runs", "joined.parquet"),
-        *("--metric", "METRIC", "--score", "likely"),
+    assert shlex.split(joined.next_command)[:9] == [
+        *("gmb", "evaluate", "--runs", "joined.parquet", "--no-test-labels"),
+        *("--metric", "test_acc", "--score", "likely"),
     ]
     about = RunLog.read("joined.parquet").metadata["joined"]["likely"]
     assert about["family"] == "judge"

@@ -115,7 +115,7 @@ class TestShow:
         file = ours("a.yaml", "ab", indicators__0__x_gates=gates)
         done = gmb("results", "show", file)
         assert done.code == 0, done
-        assert done.next_command == "gmb results show a.yaml SCORE"
+        assert done.next_command == "gmb results show a.yaml second"
         one = gmb("results", "show", file, "first")
         assert one.code == 0, one
         rows = [line.split() for line in one.out.splitlines()]

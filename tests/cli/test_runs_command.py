@@ -49,7 +49,7 @@ class TestRead:
     def test_only_rows_that_have_both_columns(self, trainings: Path):
         done = gmb("runs", "read", "--runs", trainings, CHOSEN, "--out=both.parquet")
         assert "note: Kept are the 1464 of 2904 rows in which test_acc and embed" in done.out
-        assert "--metric test_acc --score embedding_gini --horizon H" in done.next_command
+        assert "--metric test_acc --score embedding_gini --horizon 200" in done.next_command
         assert RunLog.read("both.parquet").panel("test_acc").cadence() == 20
 
     def test_merge_is_read(self, small_csv: Path, trainings: Path):
@@ -90,7 +90,7 @@ class TestVerify:
         assert events in done.out
         assert "warning" not in done.out
         assert done.next_command.endswith(
-            "--metric test_acc --jump 0.2 --score COLUMN --horizon 200 --safe-gap 400"
+            "--metric test_acc --jump 0.2 --score embedding_gini --horizon 200 --safe-gap 400"
         )
 
     def test_without_a_metric_it_shows_those_of_test_acc_where_that_is_a_column(
@@ -101,10 +101,10 @@ class TestVerify:
         shown = [line for line in done.out.splitlines() if line.startswith("event")]
         assert shown == [line for line in usual.out.splitlines() if line.startswith("event")]
         assert [line.split()[0] for line in shown] == ["event", "events"]
-        assert "--metric test_acc --score COLUMN" in done.out
+        assert "--metric test_acc --score embedding_gini" in done.next_command
         other = tmp_path / "other.csv"
         other.write_text("run,step,loss\na,0,1.0\na,10,0.5\n")
-        assert "event" not in gmb("runs", "verify", "--runs", other).out
+        assert "\nevent" not in gmb("runs", "verify", "--runs", other).out
 
     def test_events_on_the_first_row_and_none_at_all(self, small_csv: Path):
         Path("loss.csv").write_text("step,loss\n0,1\n10,2\n20,2\n30,2\n")
@@ -151,7 +151,7 @@ class TestVerify:
         assert "next" not in done.out
 
     def test_keys_of_other_names_go_into_the_next_command(self):
-        Path("a.csv").write_text("epoch,id,x\n0,a,1\n1,a,2\n2,a,3\n")
+        Path("a.csv").write_text("epoch,id,acc,x\n0,a,0,1\n1,a,0,2\n2,a,1,3\n")
         done = gmb("runs", "verify", "--runs=a.csv", "--step-column=epoch", "--run-column=id")
         assert "--runs a.csv --step-column epoch --run-column id" in done.next_command
 

@@ -54,7 +54,10 @@ def test_from_logs_to_a_monitor_by_what_is_proposed(mine: Path):
     assert sorted(results.boundary.seeds_eval) == sorted(held_out)
     item = results.indicator("unembedding_gini")
     if item.x_alarm_eligible:
-        assert proposed(judged)[:3] == ["monitor", "--follow", "LOG"]
+        assert "The next command replays a held-out run; of one that is training" in judged.out
+        followed = Path(proposed(judged)[2])
+        assert followed.stem in held_out
+        assert gmb(*proposed(judged)).code == 3
     else:
         assert proposed(judged) == ["results", "show", "results", "unembedding_gini"]
         assert gmb(*proposed(judged)).code == 0
@@ -212,6 +215,74 @@ def test_runs_too_few_for_a_lock_are_told_how_many_to_train(mine: Path):
     assert proposed(done)[:3] == ["plan", "--pilot", "my"]
 
 
+def test_of_several_scores_a_plan_is_for_the_best_and_names_all(mine: Path):
+    for path in sorted(mine.glob("*.csv"))[40:]:
+        path.unlink()
+    done = gmb("evaluate", f"--runs={mine}", *ASKED, "--score=train_acc")
+    words = proposed(done)
+    assert [words[place + 1] for place, word in enumerate(words) if word == "--score"] == [
+        "unembedding_gini",
+        "train_acc",
+    ]
+    planned = gmb(*words)
+    assert planned.code == 0, planned
+    said = " ".join(planned.out.split())
+    assert (
+        "the first alarm of unembedding_gini, the best of 2 scores on these runs, detects" in said
+    )
+    assert "Holm over 2 scores" in said
+    assert proposed(planned)[:3] == ["lock", "--runs", "EXPLORE_RUNS"]
+    assert proposed(planned).count("--score") == 2
+
+
+def test_columns_that_nobody_named_are_guessed_and_said(mine: Path):
+    done = gmb("runs", "verify", f"--runs={mine}")
+    assert done.code == 0, done
+    words = ["evaluate", "--runs", "my", "--metric", "test_acc", "--score", "unembedding_gini"]
+    assert proposed(done) == [*words, "--horizon", "250", "--safe-gap", "500"]
+    said = " ".join(done.out.split())
+    assert "test_acc and unembedding_gini are guesses by the names of the columns" in said
+    assert "--score what is judged (train_acc may be, too)." in said
+    seen = gmb("runs", "verify", f"--runs={mine}", "--metric=test_acc")
+    assert "unembedding_gini is a guess by the names of the columns: --score what" in " ".join(
+        seen.out.split()
+    )
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ("reward,x", "No name of a column says what shows the event: name it by --metric, or"),
+        ("test_acc,x", "No column may be judged as a score of test_acc: it must vary, at"),
+    ],
+)
+def test_where_nothing_can_be_guessed_a_sentence_says_so(columns: str, said: str, tmp_path: Path):
+    rows = [f"{step},{step % 7},{1 if columns[0] == 't' else step}" for step in range(0, 90, 10)]
+    log = tmp_path / "one.csv"
+    log.write_text("\n".join([f"step,{columns}", *rows]) + "\n")
+    done = gmb("runs", "verify", "--runs", log)
+    assert done.code == 0, done
+    assert said in " ".join(done.out.split())
+    assert "next" not in done.out
+
+
+def test_joined_scores_are_declared_in_the_next_command(mine: Path):
+    rows = RunLog.read(mine).table.select(["run", "step", "unembedding_gini"])
+    RunLog.from_table(rows.rename_columns(["run", "step", "own"])).write("own.parquet")
+    done = gmb("runs", "join", "--runs=my", "--scores=own.parquet", "--out=joined.parquet")
+    assert done.code == 0, done
+    words = ["evaluate", "--runs", "joined.parquet", "--no-test-labels", "--metric", "test_acc"]
+    assert proposed(done)[:-4] == [*words, "--score", "own"]
+    assert "--no-test-labels in the next command declares that no held-out label" in done.out
+    assert gmb(*proposed(done)).code == 0
+
+
+def test_the_verdicts_of_a_file_are_followed_by_those_of_its_best_score(mine: Path):
+    assert gmb("evaluate", f"--runs={mine}", *ASKED).code == 0
+    done = gmb("results", "show", "results")
+    assert proposed(done) == ["results", "show", "results/results.yaml", "unembedding_gini"]
+
+
 def test_what_is_there_is_not_proposed_again(mine: Path):
     tried = ("explore", f"--runs={mine}", *ASKED)
     assert proposed(gmb(*tried))[-1] == "lock.yaml"
@@ -240,3 +311,25 @@ def test_a_log_that_is_not_there_is_said_to_be_waited_for(mine: Path):
     done = gmb("monitor", *watching)
     assert done.code == 4, done
     assert "note: gone.jsonl is not there yet; it is waited for" in done.out
+
+
+def test_rises_too_slow_for_a_jump_are_said(tmp_path: Path):
+    lines = ["run,step,val_acc,probe"]
+    for run in range(6):
+        width = 1 if run else 200
+        for step in range(0, 4000, 20):
+            at = min(max((step - 2000 + width) / (2 * width), 0), 1)
+            lines.append(f"run-{run},{step},{at:.3f},{(step * (run + 3)) % 17}")
+    (tmp_path / "slow.csv").write_text("\n".join(lines) + "\n")
+    done = gmb("runs", "verify", "--runs", tmp_path / "slow.csv")
+    assert done.code == 0, done
+    said = " ".join(done.out.split())
+    assert "In 1 of the 1 runs without an event val_acc rises as far, but slower" in said
+    assert "a longer --window takes such runs in, or --event E_plateau, a level that" in said
+
+
+def test_a_results_folder_that_is_taken_is_not_proposed(mine: Path):
+    seen = ("runs", "verify", f"--runs={mine}")
+    assert "--out" not in proposed(gmb(*seen))
+    assert gmb("evaluate", f"--runs={mine}", *ASKED).code == 0  # leaves `results`
+    assert proposed(gmb(*seen))[-2:] == ["--out", "first"]

@@ -169,7 +169,11 @@ def test_columns_from_elsewhere() -> None:
         (["prediction_change"], {}, r"read prediction_change, measured on held-out rows: give he"),
         (["curvature"], {}, r"read curvature, measured on training rows: give train=a dataset"),
         (["embedding_gini"], {}, r"give parts=Parts\(residues=P\)"),
-        (["judge"], {}, r"read judge, .*give extra=a function of \(model, step\)"),
+        (
+            ["judge"],
+            {},
+            r"give extra=a function of \(model, step\), extra=lambda model, step: {.judge.: \.\.\.}",
+        ),
         (
             ["test_loss"],
             {"heldout": [{"input_ids": [1, 2]}]},
