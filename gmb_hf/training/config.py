@@ -405,7 +405,8 @@ class DrawSettings(SettingsSection):
     def columns(self, seeds: Sequence[int]) -> dict[str, NDArray[np.float64]]:
         """What seeds draw as numbers, for their logs: by `drawn_` and the field, each [S].
 
-        Of operations and activations it is the place among those that can be drawn.
+        Of operations and activations it is the place among those that can be drawn; of `no_decay`
+        1 where a seed trains without decay, else 0.
         """
         found = {}
         each = [self.of_seed(seed) for seed in seeds]
@@ -413,6 +414,9 @@ class DrawSettings(SettingsSection):
             values = [drawn[_DRAWN[name]][name] for drawn in each]
             numbers = [given.index(value) if isinstance(value, str) else value for value in values]
             found[f"drawn_{name}"] = np.array(numbers, float)
+        if self.no_decay:
+            without = [drawn["training"].get("weight_decay") == 0.0 for drawn in each]
+            found["drawn_no_decay"] = np.array(without, float)
         return found
 
     def words(self, section: str) -> str:
