@@ -482,7 +482,9 @@ class RunLog:
             table = table.cast(pa.schema(fields, metadata=table.schema.metadata))
             # The bytes of equal place in a row: exponents repeat, which compresses.
             others = [name for name in table.column_names if name not in doubles]
+            # Panels are written once and kept for long: seconds for a twelfth of the space.
             options = {"use_byte_stream_split": doubles, "use_dictionary": others}
+            options["compression_level"] = 19
         about = {**table.schema.metadata, meta.CHECKSUM_KEY: _checksum(table)}
         table = table.replace_schema_metadata(about)
         with atomic_path(path) as temporary:
