@@ -25,7 +25,7 @@ from gmb_hf.tasks.task import EquationTokens, Ints, Task, Vocabulary
 
 
 @dataclass(frozen=True)
-class Group:
+class GroupFamily:
     """A family of groups, one for each degree n.
 
     Attributes:
@@ -49,8 +49,8 @@ def _dihedral_product(a: Ints, b: Ints, degree: int) -> Ints:
     return np.asarray(degree * (reflected ^ also) + turned, dtype=np.int64)
 
 
-GROUPS: dict[str, Group] = {
-    "dihedral": Group(
+GROUPS: dict[str, GroupFamily] = {
+    "dihedral": GroupFamily(
         order=lambda degree: 2 * degree,
         elements=lambda degree: [f"{kind}{turn}" for kind in "rs" for turn in range(degree)],
         product=_dihedral_product,
