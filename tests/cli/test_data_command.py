@@ -120,7 +120,7 @@ def test_an_earlier_version_is_held(tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("build",), "say what to build: modular, formal, icl, heldout, runs, or --all"),
+        (("build",), "say what to build: modular, groups, formal, icl, heldout, runs, or --all"),
         (("build", "modular", "--out=D", "--task=parity_8"), "is built by `gmb data build formal`"),
         (("build", "modular", "--out=D", "--task=add_p8"), "prime must be a prime number, got 8"),
         (("build", "modular", "--out=D", "--version=2"), "--version '2': write v1, v2 and so on"),
