@@ -72,7 +72,14 @@ def test_everything_at_once(tmp_path: Path):
     )
     assert done.code == 0, done.err
     kinds = [path.name for path in sorted(out.iterdir())]
-    assert kinds == ["gmb-formal", "gmb-heldout", "gmb-icl", "gmb-modular", "gmb-runs"]
+    assert kinds == [
+        "gmb-formal",
+        "gmb-groups",
+        "gmb-heldout",
+        "gmb-icl",
+        "gmb-modular",
+        "gmb-runs",
+    ]
     for kind in kinds:
         assert gmb("data", "verify", out / kind).code == 0
     assert (out / "gmb-runs" / "mine" / "full-00000-of-00001.parquet").exists()
