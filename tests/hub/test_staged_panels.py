@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from hub_client import Terminal
@@ -20,6 +21,7 @@ from gmb_hf.design.lock import CHECKSUMS, Lock
 from gmb_hf.hub import panels
 from gmb_hf.hub.panels import FrozenPanel
 from gmb_hf.hub.recipes import RECIPES, Recipe
+from gmb_hf.training.config import parse_seeds
 from gmb_hf.training.folder import finished_seeds, log_paths
 
 NAME = "late"
@@ -231,3 +233,33 @@ def test_a_lock_of_tomorrow_is_refused(explored: FrozenPanel, commands: Terminal
     message = commands.refused(*HELD_OUT)
     assert message.startswith(f"lock.yaml: was made at {tomorrow}, and it is ")
     assert message.endswith("; check the clock")
+
+
+LATE = sorted(name for name in RECIPES if name.startswith("late-"))
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_recipes_of_late_onsets(name: str) -> None:
+    config = RECIPES[name].config()
+    design = config.benchmark.design()
+    assert (design.event_type, design.chance_multiple) == ("E_onset", 3)
+    assert [event for event, _ in design.other_events()] == ["E_plateau 0.5 x 5"]
+    held_out = parse_seeds(config.seeds.evaluate)
+    assert len(held_out) == len(parse_seeds(config.seeds.explore)) == 256
+    blocked = config.draws.columns(held_out)["drawn_no_decay"] == 1
+    assert blocked.sum() >= 32
+    (stratum,) = design.strata
+    assert stratum.name == "blocked"
+    np.testing.assert_array_equal(stratum.holds({"drawn_no_decay": blocked * 1.0}), blocked)
+
+
+def test_no_seed_is_of_two_panels() -> None:
+    seen: set[int] = set()
+    for recipe in RECIPES.values():
+        if recipe.credit:
+            continue
+        seeds = recipe.config().seeds
+        own = {*parse_seeds(seeds.explore), *parse_seeds(seeds.evaluate)}
+        assert not own & seen, recipe.name
+        assert not own & {*range(900_000, 1_000_000)}, recipe.name  # those of searches
+        seen |= own
