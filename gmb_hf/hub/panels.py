@@ -466,6 +466,19 @@ class Training:
             write_yaml(note, held.plain())
         return _of_seeds(self._trained(seeds, folder), seeds), held
 
+    def refuse_other(self, panel: FrozenPanel) -> None:
+        """Raise `InputError` where the explore part of a panel is of another configuration."""
+        explore, config = RunLog.read(panel.parts[EXPLORE]), self.config
+        said = (explore.metadata.get("config"), {"seeds": list(panel.design().seeds_eval)})
+        asked = (config.training_identity(), {"seeds": list(self.seeds[HELD_OUT])})
+        for theirs, ours in zip(said, asked, strict=True):
+            difference = None if theirs is None else first_difference(theirs, ours)
+            if difference is not None:
+                raise InputError(
+                    f"{panel.folder}: its explore part is of another configuration than the "
+                    f"held-out runs would be ({difference}); build it anew, with another --out"
+                )
+
     def _begun(self) -> set[int]:
         """The seeds that were trained in the folder, or are under way there."""
         from gmb_hf.training.folder import finished_seeds
@@ -500,6 +513,7 @@ def _with_held_out(
         raise InputError(
             f"{out}: has its held-out part already, and a panel is frozen; choose another --out"
         )
+    training.refuse_other(panel)
     lock = Lock.read(path)
     refuse_other_lock(lock, panel, str(path))
     now = datetime.now(UTC).isoformat(timespec="seconds")

@@ -204,6 +204,17 @@ def test_held_out_runs_that_were_trained_before_are_refused(
     assert not FrozenPanel.find(NAME).judged
 
 
+def test_an_explore_part_of_another_configuration_is_refused(
+    explored: FrozenPanel, commands: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = RECIPES[NAME].config().changed(["seeds.evaluate=100:150"])
+    monkeypatch.setitem(RECIPES, NAME, Recipe(NAME, "Is it foreseen", lambda: config))
+    message = commands.refused(*HELD_OUT)
+    start = "panels/late: its explore part is of another configuration than the held-out runs would"
+    assert message.startswith(f"{start} be (seeds: [100, 101, ")
+    assert message.endswith("); build it anew, with another --out")
+
+
 def test_a_lock_of_something_else_is_refused(
     explored: FrozenPanel, commands: Terminal, explore_log: RunLog
 ) -> None:
