@@ -367,14 +367,16 @@ class TestNumbers:
         # 217 before panels were fetched, and a published trial, groups of scores and a server came
         # to the leaderboard.
         # 228 before decisions were judged.
-        assert len(FILES) <= 233
+        # 233 before groups that do not commute.
+        assert len(FILES) <= 234
 
     def test_lines_of_code(self):
         lines = sum(map(lines_of_code, FILES))
         # 43,690 when docstrings, comments and empty lines ceased to be counted; 41,000 is the aim.
         # 40,952 before copied runs, cheating scores and remade locks were refused.
         # 45,000 before decisions were judged.
-        assert lines <= 45_850, "what can be said in fewer lines?"
+        # 45,850 before panels whose held-out part comes after a lock, and groups.
+        assert lines <= 46_160, "what can be said in fewer lines?"
 
     def test_share_of_lines_that_import(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
