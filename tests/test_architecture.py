@@ -366,15 +366,17 @@ class TestNumbers:
         # 213 before scores were tried for causality, and what is a look of a panel was found out.
         # 217 before panels were fetched, and a published trial, groups of scores and a server came
         # to the leaderboard.
-        # 228 before decisions were judged, and rounds came to the leaderboard.
-        assert len(FILES) <= 235
+        # 228 before decisions were judged, rounds came to the leaderboard and groups that do not
+        # commute to the tasks; with pretrained scores.
+        assert len(FILES) <= 244
 
     def test_lines_of_code(self):
         lines = sum(map(lines_of_code, FILES))
         # 43,690 when docstrings, comments and empty lines ceased to be counted; 41,000 is the aim.
         # 40,952 before copied runs, cheating scores and remade locks were refused.
-        # 45,000 before decisions were judged; 45,850 before rounds of the leaderboard.
-        assert lines <= 46_800, "what can be said in fewer lines?"
+        # 45,000 before decisions were judged, rounds, groups that do not commute, panels whose
+        # held-out part comes after a lock, and pretrained scores.
+        assert lines <= 47_200, "what can be said in fewer lines?"
 
     def test_share_of_lines_that_import(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)

@@ -57,10 +57,11 @@ def everything(
     if context.invoked_subcommand is not None:
         return
     if not all_:
-        raise InputError("say what to build: modular, formal, icl, heldout, runs, or --all")
+        raise InputError("say what to build: modular, groups, formal, icl, heldout, runs, or --all")
     if out is None:
         raise InputError("--out is missing: name a folder for the datasets, e.g. --out out")
     modular(out / "gmb-modular", version=version)
+    groups(out / "gmb-groups", version=version)
     formal(out / "gmb-formal", version=version)
     icl(out / "gmb-icl", version=version)
     if text:
@@ -90,6 +91,20 @@ def modular(
 
     configs = modular_configs(task or (), data_seed=seed, fraction=fraction, op_token=op_token)
     _build(configs, out, "modular", version)
+
+
+@build_app.command()
+def groups(
+    out: Path,
+    task: list[str] | None = None,
+    seed: int = 42,
+    fraction: float = 0.5,
+    version: str = "v1",
+) -> None:
+    """Groups that do not commute: a config for each, `dihedral_15` and so on."""
+    from gmb_hf.hub.datasets import group_configs
+
+    _build(group_configs(task or (), data_seed=seed, fraction=fraction), out, "groups", version)
 
 
 @build_app.command()

@@ -92,7 +92,10 @@ def show(name: str) -> None:
         locks=len(panel.ledger().locks),
         locks_allowed=record.locks_allowed,
         curves=record.curves,
+        locked=record.x_locked,
     )
+    for sentence in panel.said_of_lock:
+        screen.say_whole("order", sentence)
     for part, log in logs.items():
         facts = (
             f"{len(log.runs):,} runs, {log.table.num_rows:,} rows, {len(log.observables)} columns"
@@ -108,7 +111,7 @@ def show(name: str) -> None:
         values = [(text, number(getattr(record.curves, key))) for key, text in CURVES.items()]
         screen.table(Table(columns, values), above=True)
     judging = f"lock --runs panel:{name} --out lock.yaml"
-    if HELD_OUT not in panel.parts:
+    if HELD_OUT not in panel.parts and not panel.awaits_lock:
         judging = f"evaluate --runs panel:{name}"
     screen.say_whole("next", f"gmb {judging}")
 
@@ -119,6 +122,8 @@ def build(
     out: Path | None = None,
     work: Path | None = None,
     runs: list[str] | None = None,
+    part: str | None = None,
+    lock: Path | None = None,
     device: str = "auto",
     jobs: int | None = None,
 ) -> None:
@@ -128,15 +133,22 @@ def build(
         out: Its folder; by default panels/NAME.
         work: Where its runs are trained; it resumes.
         runs: Logs of others, for a panel that is made of them.
+        part: explore, or then heldout, which is trained after --lock; both if not given.
+        lock: A lock on the explore part, made before any held-out run is trained.
     """
     from gmb_hf.hub.panels import build as build_panel
 
-    panel = build_panel(name, out, work, runs=runs, device=device, jobs=jobs)
+    panel = build_panel(name, out, work, runs=runs, part=part, lock=lock, device=device, jobs=jobs)
     others = "" if panel.record.credit else "; elsewhere, others have the same configuration"
     screen.say(f"{panel.entry.item_count:,} runs are frozen{others}.")
+    for sentence in panel.said_of_lock:
+        screen.say(sentence)
+    following = f"gmb panel show {name}"
+    if panel.awaits_lock:
+        following = f"gmb lock --runs panel:{name} --out lock.yaml"
     screen.written(
         [panel.card.path, *(panel.folder / file for file in panel.record.files)],
-        following=f"gmb panel show {name}",
+        following=following,
     )
 
 

@@ -34,6 +34,7 @@ from gmb_hf.hub.cards import (
 from gmb_hf.runs.metadata import DIFFERS, DROPPED_KEY, hub_entry
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.formal import FormalTask
+from gmb_hf.tasks.groups import GroupTask
 from gmb_hf.tasks.incontext import REAL, InContextTask, LinearReal
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.registry import get_task, task_names
@@ -284,6 +285,7 @@ LICENSE = "apache-2.0"
 REAL_ROWS = 2048
 _KINDS_OF_TASK: dict[type[Task], str] = {
     ModularTask: "modular",
+    GroupTask: "groups",
     FormalTask: "formal",
     InContextTask: "icl",
 }
@@ -301,7 +303,7 @@ def task_configs(
     """A config for each task of a kind; none named, those of the protocol (`add_p97`, `parity_8`).
 
     Args:
-        kind: `ModularTask`, `FormalTask` or `InContextTask`.
+        kind: `ModularTask`, `GroupTask`, `FormalTask` or `InContextTask`.
         names: of the tasks.
         data_seed, fraction: of the splits `train` and `test`.
         options: of the tasks, such as `op_token` (see `get_task`).
@@ -329,6 +331,7 @@ def task_configs(
 
 
 modular_configs = partial(task_configs, ModularTask)
+group_configs = partial(task_configs, GroupTask)
 formal_configs = partial(task_configs, FormalTask)
 
 

@@ -417,7 +417,7 @@ def evaluations(saved: SavedModel, results: Results | None) -> list[EvalResult]:
     name = learned_task.name
     learned: dict[str, Any] = {
         "task_type": "text-generation",
-        "task_name": name if learned_task.equation is None else "modular arithmetic",
+        "task_name": name if task.name is not None else "modular arithmetic",
         "dataset_name": task.title,
         **_dataset_of(saved.pulled, name, name),
         "dataset_args": {"data_seed": task.data_seed_of(saved.seed), "train": task.share},

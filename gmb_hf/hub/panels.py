@@ -5,6 +5,7 @@
     panels/NAME/heldout.parquet   those that evaluations judge
     panels/NAME/design.yaml       the design of that evaluation
     panels/NAME/looks.yaml        the ledger it was published with: who looked at the held-out part
+    panels/NAME/lock.yaml         the lock that the held-out part was trained after, if there is one
 
 A seed that is trained again differs by rounding, which training amplifies, so that scores are
 compared on frozen logs only (DECISIONS 13). The folder is a dataset: `load_dataset("panels/NAME")`.
@@ -16,22 +17,24 @@ import os
 import shutil
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow.parquet as pq
 from pydantic import Field
 
 from gmb_hf._version import __version__
-from gmb_hf.base.documents import Many, Section, dump_yaml
+from gmb_hf.base.documents import Many, Section, dump_yaml, load_yaml, write_yaml
 from gmb_hf.base.errors import InputError, choose, unknown
 from gmb_hf.base.escape import number
 from gmb_hf.base.files import lies_inside, whole_folder, write_text
 from gmb_hf.base.fingerprints import SHOWN, source_hash
 from gmb_hf.base.repositories import Pushed, publish
 from gmb_hf.base.schemas import Schema, dated
-from gmb_hf.benchmark.prepare import controls_of, refuse_copied_runs
+from gmb_hf.benchmark.locking import declared_design
+from gmb_hf.benchmark.prepare import controls_of, prepare, refuse_copied_runs
 from gmb_hf.design.candidates import Candidate
 from gmb_hf.design.design import Design
 from gmb_hf.design.ledger import (
@@ -47,6 +50,7 @@ from gmb_hf.design.ledger import (
     folder_of_panels,
     folders_of_panels,
 )
+from gmb_hf.design.lock import Lock
 from gmb_hf.design.strata import parse_predicate
 from gmb_hf.hub.cards import (
     CARD,
@@ -66,9 +70,17 @@ from gmb_hf.runs.columns import KEYS
 from gmb_hf.runs.metadata import EXTERNAL, PANEL, SYSTEM, with_hub_runs
 from gmb_hf.runs.readers import Sources
 from gmb_hf.runs.runlog import RunLog
+from gmb_hf.training.settings import first_difference
+
+if TYPE_CHECKING:
+    from gmb_hf.training.config import RunConfig
 
 EXPLORE, HELD_OUT = PARTS = ("explore", "heldout")
-DESIGN, LEDGER = "design.yaml", PUBLISHED
+DESIGN, LEDGER, LOCK = "design.yaml", PUBLISHED, "lock.yaml"
+LOCKED = "locked.yaml"
+"""In the folder of a training of held-out runs: the lock that came before them."""
+_OF_SCORES = {"meta": None, "candidates": None, "x_null_draws": None}
+"""The sections of a design that follow from its scores, or say who made it and when."""
 
 
 def names() -> tuple[str, ...]:
@@ -94,6 +106,15 @@ class CutRecord(Section):
     columns: Many[str] = Field(description="the observables that this copy has")
 
 
+class LockedRecord(Section):
+    """The lock that was there before the held-out runs were trained."""
+
+    lock_hash: str
+    locked: str = Field(description="when the lock was made, UTC")
+    trained: str = Field(description="when the training of held-out runs began, UTC")
+    explore_fingerprint: str = Field(description="of the panel while it was its explore part")
+
+
 class PanelRecord(Section):
     """What the card of a panel says beside the fingerprint of its runs."""
 
@@ -106,6 +127,7 @@ class PanelRecord(Section):
     versions: dict[str, str]
     curves: CurveRecord | None = None
     x_cut: CutRecord | None = None
+    x_locked: LockedRecord | None = None
     x_checksum: str | None = Field(None, description="of all this; cards of schema 1 have none")
 
     def entry(self) -> dict[str, Any]:
@@ -205,6 +227,34 @@ class FrozenPanel:
         return HELD_OUT in self.parts
 
     @property
+    def awaits_lock(self) -> bool:
+        """Whether its held-out part is to be trained after a lock on what is here."""
+        return not self.judged and bool(self.design().seeds_eval)
+
+    @property
+    def said_of_lock(self) -> list[str]:
+        """In which order it was locked and trained, a sentence; none where no lock was asked."""
+        locked = self.record.x_locked
+        if locked is not None:
+            return [
+                f"locked before its held-out runs were trained: lock {locked.lock_hash[:SHOWN]} "
+                f"of {locked.locked}, training began at {locked.trained}"
+            ]
+        if not self.awaits_lock:
+            return []
+        return [
+            f"its held-out part is trained after a lock: gmb panel build {self.name} --part "
+            f"{HELD_OUT} --lock lock.yaml"
+        ]
+
+    @property
+    def fingerprints(self) -> tuple[str, ...]:
+        """By which locks know its explore part: its own, and that before it was held out."""
+        locked = self.record.x_locked
+        before = () if locked is None else (locked.explore_fingerprint,)
+        return (self.entry.fingerprint, *before)
+
+    @property
     def columns(self) -> set[str]:
         """Those that every part has."""
         return set.intersection(*(set(pq.read_schema(path).names) for path in self.parts.values()))
@@ -288,6 +338,8 @@ def build(
     work: Path | None = None,
     *,
     runs: Sources | None = None,
+    part: str | None = None,
+    lock: Path | None = None,
     jobs: int | None = None,
     device: str = "auto",
 ) -> FrozenPanel:
@@ -299,15 +351,24 @@ def build(
         work: where training is kept until then, `runs/panels/NAME` by default; the same call
             resumes there.
         runs: the logs of others, of a panel that is not trained here; they are its explore part.
+        part: "explore" trains and freezes that part alone. "heldout" then trains the other one and
+            freezes both; no held-out run is trained before the design and its thresholds are
+            locked. None trains both at once.
+        lock: the lock on the explore part, which "heldout" needs; the panel keeps it.
         jobs, device: as of `train_seeds`.
 
     Raises:
         InputError: no such recipe, `out` is there already, logs are lacking or given where runs are
-            trained, or as `train_seeds`.
+            trained, or as `train_seeds`. Of "heldout": there is no explore part, the lock is of
+            another one or of another design, or held-out runs are there already.
     """
     recipe = RECIPES[choose("panel", name, tuple(RECIPES))]
     out = out or Path(os.environ.get(PLACE, FOLDER)) / name
-    refuse_frozen(out)
+    if part is not None:
+        choose("part", part, PARTS, where="--part")
+    _refuse_unordered(recipe, part, lock)
+    if part != HELD_OUT:
+        refuse_frozen(out)
     command = f"gmb panel build {name}"
     if bool(recipe.credit) != (runs is not None):
         why = "is made of the logs of others; name them" if recipe.credit else "is trained; leave"
@@ -320,21 +381,178 @@ def build(
         candidates = [{"name": name, "family": EXTERNAL} for name in columns]
         design = design.replace(candidates=candidates)
         return freeze(recipe, {EXPLORE: log}, design, out, command=f"{command} --runs LOGS")
-    from gmb_hf.training.config import parse_seeds
     from gmb_hf.training.presets import design_of
-    from gmb_hf.training.seeds import train_seeds
 
-    explore, held_out = parse_seeds(config.seeds.explore), parse_seeds(config.seeds.evaluate)
-    work = work or Path("runs", "panels", name)
-    paths = train_seeds(config, [*explore, *held_out], work, jobs=jobs, device=device)
-    log = RunLog.read(paths)
+    training = Training(config, work or Path("runs", "panels", name), jobs, device)
+    if lock is not None:
+        return _with_held_out(recipe, training, out, lock, command=f"{command} --part {part}")
+    if part is not None:
+        command += f" --part {part}"
+    parts = training.parts() if part is None else {EXPLORE: training.explore()}
+    return freeze(recipe, parts, design_of(config, parts[EXPLORE]), out, command=command)
+
+
+def _refuse_unordered(recipe: Recipe, part: str | None, lock: Path | None) -> None:
+    """Raise `InputError` where a lock is lacking, or is of no use."""
+    where = f"panel {recipe.name!r}"
+    if recipe.credit and part is not None:
+        raise InputError(f"{where}: is made of the logs of others; leave out --part")
+    if part == HELD_OUT and lock is None:
+        raise InputError(
+            f"{where}: its held-out part is trained after a lock on the explore part; make one, "
+            f"gmb lock --runs {PANEL}{recipe.name} --out lock.yaml, and give it by --lock"
+        )
+    if part != HELD_OUT and lock is not None:
+        raise InputError(f"{where}: --lock is for --part {HELD_OUT}; leave it out")
+
+
+@dataclass(frozen=True)
+class Training:
+    """What trains the runs of a panel.
+
+    Attributes:
+        config: what is trained.
+        folder: where it is kept; held-out runs that come after a lock have a folder in it.
+        jobs, device: as of `train_seeds`.
+    """
+
+    config: RunConfig
+    folder: Path
+    jobs: int | None
+    device: str
+
+    @cached_property
+    def seeds(self) -> dict[str, tuple[int, ...]]:
+        """Those of each part."""
+        from gmb_hf.training.config import parse_seeds
+
+        seeds = self.config.seeds
+        return {EXPLORE: parse_seeds(seeds.explore), HELD_OUT: parse_seeds(seeds.evaluate)}
+
+    def parts(self) -> dict[str, RunLog]:
+        """The runs of both parts, trained at once."""
+        every = tuple(seed for part in PARTS for seed in self.seeds[part])
+        log = self._trained(every, self.folder)
+        return {part: _of_seeds(log, seeds) for part, seeds in self.seeds.items()}
+
+    def explore(self) -> RunLog:
+        """The explore runs alone."""
+        seeds = self.seeds[EXPLORE]
+        return _of_seeds(self._trained(seeds, self.folder), seeds)
+
+    def held_out(self, locked: LockedRecord) -> tuple[RunLog, LockedRecord]:
+        """The held-out runs, trained after a lock; and when that began.
+
+        Raises:
+            InputError: some were trained before, or after another lock.
+        """
+        seeds, folder = self.seeds[HELD_OUT], self.folder / HELD_OUT
+        note = folder / LOCKED
+        if note.exists():
+            held = LockedRecord.parse(load_yaml(note), where=str(note))
+            if held.lock_hash != locked.lock_hash:
+                raise InputError(
+                    f"{note}: held-out runs are trained here after the lock "
+                    f"{held.lock_hash[:SHOWN]}, this one is {locked.lock_hash[:SHOWN]}; give that "
+                    "lock, or choose another --work"
+                )
+        elif folder.exists() or self._begun() & {*seeds}:
+            raise InputError(
+                f"{self.folder}: has held-out runs that were trained before any lock; runs that "
+                "come after one need another --work, and seeds that nobody has trained"
+            )
+        else:
+            held = locked
+            write_yaml(note, held.plain())
+        return _of_seeds(self._trained(seeds, folder), seeds), held
+
+    def refuse_other(self, panel: FrozenPanel) -> None:
+        """Raise `InputError` where the explore part of a panel is of another configuration."""
+        explore, config = RunLog.read(panel.parts[EXPLORE]), self.config
+        said = (explore.metadata.get("config"), {"seeds": list(panel.design().seeds_eval)})
+        asked = (config.training_identity(), {"seeds": list(self.seeds[HELD_OUT])})
+        for theirs, ours in zip(said, asked, strict=True):
+            difference = None if theirs is None else first_difference(theirs, ours)
+            if difference is not None:
+                raise InputError(
+                    f"{panel.folder}: its explore part is of another configuration than the "
+                    f"held-out runs would be ({difference}); build it anew, with another --out"
+                )
+
+    def _begun(self) -> set[int]:
+        """The seeds that were trained in the folder, or are under way there."""
+        from gmb_hf.training.folder import finished_seeds
+        from gmb_hf.training.seeds import saved_states
+
+        waiting = saved_states(self.folder, self.config).waiting(())
+        return finished_seeds(self.folder).union(*waiting)
+
+    def _trained(self, seeds: Sequence[int], folder: Path) -> RunLog:
+        from gmb_hf.training.seeds import train_seeds
+
+        paths = train_seeds(self.config, seeds, folder, jobs=self.jobs, device=self.device)
+        return RunLog.read(paths)
+
+
+def _of_seeds(log: RunLog, seeds: Sequence[int]) -> RunLog:
     by_seed = dict(zip(log.seeds, log.runs, strict=True))
-    parts = {
-        part: log.select([by_seed[seed] for seed in seeds])
-        for part, seeds in ((EXPLORE, explore), (HELD_OUT, held_out))
-    }
-    design = design_of(config, parts[EXPLORE])
-    return freeze(recipe, parts, design, out, command=command)
+    return log.select([by_seed[seed] for seed in seeds])
+
+
+def _with_held_out(
+    recipe: Recipe, training: Training, out: Path, path: Path, *, command: str
+) -> FrozenPanel:
+    """Train the held-out part of a panel that has its explore part, and freeze both."""
+    if not (out / CARD).exists():
+        raise InputError(
+            f"{out}: holds no explore part, on which a lock is made; gmb panel build "
+            f"{recipe.name} --part {EXPLORE} trains it"
+        )
+    panel = FrozenPanel(recipe.name, Card.read(out))
+    if panel.judged:
+        raise InputError(
+            f"{out}: has its held-out part already, and a panel is frozen; choose another --out"
+        )
+    training.refuse_other(panel)
+    lock = Lock.read(path)
+    refuse_other_lock(lock, panel, str(path))
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    locked = LockedRecord(
+        lock_hash=lock.hash,
+        locked=lock.x_lock.created,
+        trained=now,
+        explore_fingerprint=panel.entry.fingerprint,
+    )
+    if locked.locked > now:
+        raise InputError(f"{path}: was made at {locked.locked}, and it is {now}; check the clock")
+    held_out, locked = training.held_out(locked)
+    parts = {EXPLORE: RunLog.read(panel.parts[EXPLORE]), HELD_OUT: held_out}
+    return freeze(recipe, parts, panel.design(), out, command=command, after=(path, locked))
+
+
+def refuse_other_lock(lock: Lock, panel: FrozenPanel, where: str) -> None:
+    """Refuse a lock that is not of the explore part and the design of a panel.
+
+    Its scores are its own affair: they may be others, or fewer, than the design's candidates.
+
+    Raises:
+        InputError: explore runs, or a field of the design that is no score's, differ.
+    """
+    explore = panel.read(EXPLORE)
+    kept = prepare(explore, lock).log
+    if sorted(lock.x_lock.explore_hashes) != sorted(kept.run_hashes(lock.columns)):
+        raise InputError(
+            f"{where}: was not made on the explore part of panel {panel.name!r}; make it: gmb "
+            f"lock --runs {PANEL}{panel.name} --out lock.yaml"
+        )
+    own = declared_design(prepare(explore, panel.design()))
+    both = [{**one.plain(), **_OF_SCORES} for one in (own, lock.design)]
+    difference = first_difference(*both)
+    if difference is not None:
+        raise InputError(
+            f"{where}: has another design than panel {panel.name!r} ({difference}); lock the "
+            f"panel's own: gmb lock --runs {PANEL}{panel.name} --out lock.yaml"
+        )
 
 
 def refuse_frozen(out: Path) -> None:
@@ -351,6 +569,7 @@ def freeze(
     *,
     command: str,
     cut: CutRecord | None = None,
+    after: tuple[Path, LockedRecord] | None = None,
 ) -> FrozenPanel:
     """Write a panel, whole or not at all.
 
@@ -361,11 +580,13 @@ def freeze(
         out: its folder, which is new.
         command: that makes runs of the same configuration.
         cut: the whole panel of which these are some columns.
+        after: the lock that its held-out part was trained after; its explore part is in `out`.
 
     Raises:
         InputError: a panel is there already, two of its runs are copies, or the disk is full.
     """
-    refuse_frozen(out)
+    if after is None:
+        refuse_frozen(out)
     refuse_copied_runs(RunLog.concat(list(parts.values())), design, f"panel {recipe.name!r}")
     out.parent.mkdir(parents=True, exist_ok=True)
     with whole_folder(out) as workshop:
@@ -374,11 +595,14 @@ def freeze(
             for part, log in parts.items()
         }
         design.write(workshop / DESIGN)
+        more = [workshop / DESIGN]
+        if after is not None:
+            more.append(Path(shutil.copyfile(after[0], workshop / LOCK)))
         content = read_content(shards, "run")
         entry = CardFingerprint.of(
             content.items, version="v1", item="run", source_hash=bytes_hash(shards)
         )
-        files = [*(paths[0] for paths in shards.values()), workshop / DESIGN]
+        files = [*(paths[0] for paths in shards.values()), *more]
         record = PanelRecord(
             asks=recipe.asks,
             credit=recipe.credit,
@@ -388,6 +612,7 @@ def freeze(
             versions={"gmb_hf": __version__, **_versions(parts)},
             curves=_curves(parts),
             x_cut=cut,
+            x_locked=None if after is None else after[1],
         )
         header = {
             "pretty_name": f"GMB panel {recipe.name}",
@@ -411,6 +636,7 @@ def freeze(
             record=record,
             entry=entry,
             parts=parts,
+            awaits_lock=HELD_OUT not in parts and bool(design.seeds_eval),
             content=content,
             number=number,
             curves=CURVES,

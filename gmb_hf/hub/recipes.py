@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from gmb_hf.base.documents import load_yaml
 
@@ -42,13 +43,15 @@ class Recipe:
 
 
 def _config(
-    base: str = "standard", changes: Sequence[str] = (), metric: str | None = None
+    base: str = "standard",
+    changes: Sequence[str] = (),
+    design: Mapping[str, Any] = MappingProxyType({}),
 ) -> RunConfig:
-    """A preset with some fields changed; judged by a metric where it is another one."""
+    """A preset with some fields changed, and fields of the design, by its names."""
     from gmb_hf.training.presets import preset
 
     config = preset(base).changed(changes)
-    return config if metric is None else config.judged_by(metric=metric)
+    return config.judged_by(**design) if design else config
 
 
 def _read(path: Path) -> Iterator[Recipe]:

@@ -141,7 +141,7 @@ def _pre_tokenizer(words: Sequence[str]) -> pre_tokenizers.PreTokenizer:
     if signs:
         pattern = "|".join(map(_quoted, reversed(signs)))
         parts.append(pre_tokenizers.Split(Regex(pattern), "isolated"))
-    if all(len(word) == 1 for word in words if word.isdecimal()):
+    if {len(word) for word in words if word.isdecimal()} == {1}:
         parts.append(pre_tokenizers.Split(Regex(r"\d"), "isolated"))
     return pre_tokenizers.Sequence(parts)
 

@@ -1,4 +1,4 @@
-"""Tasks by name: `add_p97`, `modular_add`, `parity_8`, and those that were registered."""
+"""Tasks by name: `add_p97`, `modular_add`, `dihedral_15`, `parity_8`, and registered ones."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from gmb_hf.base.errors import InputError, choose, unknown
 from gmb_hf.base.plugins import load_plugins
 from gmb_hf.tasks.formal import LANGUAGES, FormalTask
+from gmb_hf.tasks.groups import GROUPS, GroupTask
 from gmb_hf.tasks.incontext import REAL, RULES, InContextTask
 from gmb_hf.tasks.modular import OPERATIONS, ModularTask
 from gmb_hf.tasks.task import Task
@@ -20,6 +21,7 @@ DEFAULT_PRIME = 97
 _FAMILIES: dict[str, tuple[Callable[..., Task], Collection[str]]] = {
     r"modular_(?P<operation>\w+)": (ModularTask, OPERATIONS),
     r"(?P<operation>\w+)_p(?P<prime>\d+)": (ModularTask, OPERATIONS),
+    r"(?P<group>\w+)_(?P<degree>\d+)": (GroupTask, GROUPS),
     r"(?P<language>\w+)_(?P<input_length>\d+)": (FormalTask, LANGUAGES),
     r"(?P<rule>\w+?)(_p(?P<prime>\d+))?(_k(?P<examples>\d+))?(_n(?P<sequences>\d+))?": (
         InContextTask,
@@ -29,6 +31,7 @@ _FAMILIES: dict[str, tuple[Callable[..., Task], Collection[str]]] = {
 # The fields that are no options beside a name.
 _NAMED: dict[Callable[..., Task], tuple[str, ...]] = {
     ModularTask: ("operation", "prime"),
+    GroupTask: ("group", "degree"),
     FormalTask: ("language", "input_length"),
     InContextTask: ("rule",),
 }
@@ -55,8 +58,9 @@ def other_tasks() -> dict[str, Callable[..., Task]]:
 def task_names() -> tuple[str, ...]:
     """The names of the tasks at the protocol's sizes; other primes and lengths work alike."""
     modular = [f"{operation}_p{DEFAULT_PRIME}" for operation in OPERATIONS]
+    groups = [f"{name}_{group.usual}" for name, group in GROUPS.items()]
     formal = [f"{name}_{language.protocol_length}" for name, language in LANGUAGES.items()]
-    return (*modular, *formal, *in_context_names())
+    return (*modular, *groups, *formal, *in_context_names())
 
 
 def in_context_names() -> tuple[str, ...]:
@@ -69,12 +73,13 @@ def get_task(name: str, *, prime: int | None = None, **options: Any) -> Task:
 
     Args:
         name: `OPERATION_pPRIME` (`add_p97`), `modular_OPERATION` (the prime from `prime`, 97 when
-            not given), `LANGUAGE_LENGTH` (`parity_8`), `RULE_pP_kK` of rows in which K examples are
-            before the question (`linear_p11_k8`; 11 and 8 when not given), or a name in `TASKS`.
+            not given), `GROUP_DEGREE` (`dihedral_15`), `LANGUAGE_LENGTH` (`parity_8`), `RULE_pP_kK`
+            of rows in which K examples are before the question (`linear_p11_k8`; 11 and 8 when not
+            given), or a name in `TASKS`.
         prime: the modulus, for a name that does not hold it.
         options: fields of `ModularTask` (`op_token`, `corruption_rate`, `keep_pairs_together`)
-            or of `FormalTask` (`sequence_length`) or `InContextTask` (`examples`, `sequences`), or
-            parameters of a registered task.
+            or of `GroupTask` (`keep_pairs_together`), `FormalTask` (`sequence_length`) or
+            `InContextTask` (`examples`, `sequences`), or parameters of a registered task.
 
     Raises:
         InputError: the name or an option is unknown (the nearest is named), or a value is bad.
@@ -91,8 +96,9 @@ def get_task(name: str, *, prime: int | None = None, **options: Any) -> Task:
         found = re.fullmatch(pattern, name)
         if not found or found[1] not in members:
             continue
-        if prime is not None and make is FormalTask:
-            raise InputError(f"task {name!r} is over bits and takes no prime; leave prime out")
+        if prime is not None and make in (FormalTask, GroupTask):
+            what = "over bits" if make is FormalTask else "a group"
+            raise InputError(f"task {name!r} is {what} and takes no prime; leave prime out")
         _check_options(name, make, options)
         (_, member), *numbers = found.groupdict().items()
         said = {field: int(text) for field, text in numbers if text}
@@ -104,6 +110,8 @@ def get_task(name: str, *, prime: int | None = None, **options: Any) -> Task:
         return make(member, **given)
     if name in LANGUAGES:
         raise InputError(f"task {name!r}: say how many bits, e.g. {name}_8")
+    if name in GROUPS:
+        raise InputError(f"task {name!r}: say which degree, e.g. {name}_{GROUPS[name].usual}")
     others = other_tasks()
     if name not in others:
         known = (*task_names(), *(f"modular_{operation}" for operation in OPERATIONS), *others)

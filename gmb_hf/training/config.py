@@ -17,6 +17,7 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 from gmb_hf.base.documents import Many, Section
 from gmb_hf.base.errors import InputError, choose, fraction
 from gmb_hf.design.design import Design
+from gmb_hf.tasks.groups import GroupTask
 from gmb_hf.tasks.modular import OP_TOKENS, OPERATIONS, ModularTask
 from gmb_hf.tasks.registry import get_task
 from gmb_hf.tasks.task import Task
@@ -100,7 +101,7 @@ class TaskSettings(SettingsSection):
     """The rows that a run learns.
 
     Attributes:
-        name: a task that is no modular arithmetic, e.g. "reverse_8"; None takes the operation.
+        name: a task that is no modular arithmetic, e.g. "dihedral_15"; None takes the operation.
             The name of a modular one, "sub_p29", sets operation and prime.
         operation: of modular arithmetic, e.g. "sub".
         prime: the modulus.
@@ -140,12 +141,16 @@ class TaskSettings(SettingsSection):
         return {**data, "name": None, "operation": task.operation, "prime": task.prime}
 
     def check(self) -> None:
-        for option, off in (("corruption_rate", 0.0), ("keep_pairs_together", False)):
-            if self.name is not None and getattr(self, option) != off:
-                raise InputError(
-                    f"{option} is for modular arithmetic, which {self.name} is not; set it to "
-                    f"{str(off).lower()}"
-                )
+        if self.name is not None and self.corruption_rate:
+            raise InputError(
+                f"corruption_rate is for modular arithmetic, which {self.name} is not; set it to "
+                "0.0"
+            )
+        if self.keep_pairs_together and not self._has_pairs:
+            raise InputError(
+                f"keep_pairs_together is for modular arithmetic and groups, which {self.name} is "
+                "not; set it to false"
+            )
         self.build().split(self.share, self.data_seed_of(0))
 
     @staticmethod
@@ -181,7 +186,14 @@ class TaskSettings(SettingsSection):
         fields = dict(self)
         for name in ("name",) if self.name is None else OF_MODULAR_TASKS:
             del fields[name]
+        if self.name is not None and self.keep_pairs_together:
+            fields["keep_pairs_together"] = True
         return fields
+
+    @property
+    def _has_pairs(self) -> bool:
+        """Whether the task has rows that are others with their operands swapped."""
+        return self.name is None or isinstance(get_task(self.name), GroupTask)
 
     @property
     def share(self) -> float:
@@ -195,7 +207,8 @@ class TaskSettings(SettingsSection):
     def build(self) -> Task:
         """The task itself."""
         if self.name is not None:
-            return get_task(self.name)
+            pairs = {"keep_pairs_together": True} if self.keep_pairs_together else {}
+            return get_task(self.name, **pairs)
         return ModularTask(
             self.operation,
             self.prime,
@@ -405,7 +418,8 @@ class DrawSettings(SettingsSection):
     def columns(self, seeds: Sequence[int]) -> dict[str, NDArray[np.float64]]:
         """What seeds draw as numbers, for their logs: by `drawn_` and the field, each [S].
 
-        Of operations and activations it is the place among those that can be drawn.
+        Of operations and activations it is the place among those that can be drawn; of `no_decay`
+        1 where a seed trains without decay, else 0.
         """
         found = {}
         each = [self.of_seed(seed) for seed in seeds]
@@ -413,6 +427,9 @@ class DrawSettings(SettingsSection):
             values = [drawn[_DRAWN[name]][name] for drawn in each]
             numbers = [given.index(value) if isinstance(value, str) else value for value in values]
             found[f"drawn_{name}"] = np.array(numbers, float)
+        if self.no_decay:
+            without = [drawn["training"].get("weight_decay") == 0.0 for drawn in each]
+            found["drawn_no_decay"] = np.array(without, float)
         return found
 
     def words(self, section: str) -> str:

@@ -72,7 +72,14 @@ def test_everything_at_once(tmp_path: Path):
     )
     assert done.code == 0, done.err
     kinds = [path.name for path in sorted(out.iterdir())]
-    assert kinds == ["gmb-formal", "gmb-heldout", "gmb-icl", "gmb-modular", "gmb-runs"]
+    assert kinds == [
+        "gmb-formal",
+        "gmb-groups",
+        "gmb-heldout",
+        "gmb-icl",
+        "gmb-modular",
+        "gmb-runs",
+    ]
     for kind in kinds:
         assert gmb("data", "verify", out / kind).code == 0
     assert (out / "gmb-runs" / "mine" / "full-00000-of-00001.parquet").exists()
@@ -120,7 +127,7 @@ def test_an_earlier_version_is_held(tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("build",), "say what to build: modular, formal, icl, heldout, runs, or --all"),
+        (("build",), "say what to build: modular, groups, formal, icl, heldout, runs, or --all"),
         (("build", "modular", "--out=D", "--task=parity_8"), "is built by `gmb data build formal`"),
         (("build", "modular", "--out=D", "--task=add_p8"), "prime must be a prime number, got 8"),
         (("build", "modular", "--out=D", "--version=2"), "--version '2': write v1, v2 and so on"),

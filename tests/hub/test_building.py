@@ -100,6 +100,7 @@ class TestTasks:
         [
             (lambda: modular_configs(["parity_8"]), "'parity_8' is built by `gmb data build form"),
             (lambda: formal_configs(["add_p7"]), "'add_p7' is built by `gmb data build modular`"),
+            (lambda: formal_configs(["dihedral_5"]), "'dihedral_5' is built by `gmb data build gr"),
             (lambda: modular_configs(["ad_p7"]), "task 'ad_p7' is unknown"),
             (lambda: modular_configs(["add_p7"], op_token="one"), "op_token"),
         ],

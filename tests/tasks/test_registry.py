@@ -5,8 +5,9 @@ import doctest
 import pytest
 
 from gmb_hf.base.errors import InputError
-from gmb_hf.tasks import modular, registry
+from gmb_hf.tasks import groups, modular, registry
 from gmb_hf.tasks.formal import LANGUAGES, FormalTask, Language
+from gmb_hf.tasks.groups import GroupTask
 from gmb_hf.tasks.modular import ModularTask
 from gmb_hf.tasks.registry import get_task, task_names
 
@@ -17,6 +18,8 @@ def test_names_find_their_tasks():
     assert get_task("modular_sub", prime=29) == ModularTask("sub", 29)
     assert get_task("sub_p29", prime=29) == ModularTask("sub", 29)
     assert get_task("x2_xy_y2_p13") == ModularTask("x2_xy_y2", 13)
+    assert get_task("dihedral_15") == GroupTask("dihedral", 15)
+    assert get_task("dihedral_5", keep_pairs_together=True) == GroupTask("dihedral", 5, True)
     assert get_task("parity_8") == FormalTask("parity", 8)
     assert get_task("majority_11", sequence_length=24) == FormalTask("majority", 11, 24)
     assert get_task("mul_p7", op_token="shared", corruption_rate=0.1) == ModularTask(
@@ -32,7 +35,7 @@ def test_a_language_may_have_several_words(monkeypatch: pytest.MonkeyPatch):
 
 def test_every_listed_name_is_the_tasks_own():
     assert all(get_task(name).name == name for name in task_names())
-    assert len(task_names()) == 13
+    assert len(task_names()) == 14
 
 
 @pytest.mark.parametrize(
@@ -48,6 +51,9 @@ def test_every_listed_name_is_the_tasks_own():
         ("parity_8", {"prime": 97}, "takes no prime"),
         ("parity_8", {"corruption_rate": 0.1}, "option 'corruption_rate' is unknown"),
         ("add_p97", {"op_tokens": "shared"}, "Did you mean 'op_token'"),
+        ("dihedral", {}, "say which degree, e.g. dihedral_15"),
+        ("dihedral_15", {"prime": 97}, "task 'dihedral_15' is a group and takes no prime"),
+        ("dihedrl_15", {}, "Did you mean 'dihedral_15'"),
         ("copy_9", {}, "copy_9 takes 21 tokens"),
     ],
 )
@@ -56,7 +62,7 @@ def test_bad_names_and_options(name, options, message):
         get_task(name, **options)
 
 
-@pytest.mark.parametrize("module", [registry, modular])
+@pytest.mark.parametrize("module", [registry, modular, groups])
 def test_examples_in_the_documentation(module):
     result = doctest.testmod(module)
     assert result.attempted > 0

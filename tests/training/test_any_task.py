@@ -15,6 +15,7 @@ from gmb_hf.training.equations import EquationForward
 from gmb_hf.training.observables import Observer
 from gmb_hf.training.presets import preset
 from gmb_hf.training.rows import RowForward
+from gmb_hf.training.seeds import recorders_of
 from gmb_hf.training.stacked import SeedStack, model_config, wanted
 
 SEEDS = (3, 5)
@@ -57,6 +58,33 @@ def test_losses_logits_and_gradients_are_the_models_own(name, model):
             assert difference(hidden[place], states) <= 1e-10
             own_logits = own(input_ids=rows).logits[:, positions].flatten(0, 1)
             assert difference(held_out[place], own_logits) <= 1e-10
+
+
+def test_a_group_is_trained_as_equations_are():
+    config = small_config(
+        task={"name": "dihedral_4", "keep_pairs_together": True, "train_fraction": 0.6},
+        training={"observables": "published"},
+    )
+    assert config.task.title == "dihedral_4, 60% train, pairs together"
+    assert config.task.identity()["keep_pairs_together"]
+    models = {seed: lively_model(config, seed) for seed in SEEDS}
+    stack = stacked(config, models)
+    assert isinstance(stack.train, EquationForward)
+    losses, logits = stack.gradients(keep_logits=True)
+    for place, (seed, own) in enumerate(models.items()):
+        rows, labels = equations(config, seed)
+        out = own(input_ids=rows, labels=labels)
+        out.loss.backward()
+        assert difference(losses[place], out.loss) <= 1e-10
+        for parameter_name, parameter in own.named_parameters():
+            found = stack.weights[parameter_name].grad[place]
+            assert float((found - parameter.grad).abs().max()) <= 1e-10, parameter_name
+    found = Observer(stack, recorders_of(stack)).measure(losses, logits)
+    assert not {"restricted_loss", "excluded_loss"} & set(found)  # of sums modulo a number
+    assert {"test_acc", "weight_norm", "gradient_noise_scale", "agop_trace"} <= set(found)
+    apart = config.changed(["task.keep_pairs_together=false"])
+    assert "keep_pairs_together" not in apart.task.identity()
+    assert apart.training_hash() != config.training_hash()
 
 
 def test_a_seed_gives_the_same_bits_alone_and_in_company():
@@ -123,6 +151,11 @@ def test_another_task_has_no_modulus_in_its_identity():
             ["task.name=parity_8", "task.corruption_rate=0.1"],
             "task: corruption_rate is for modular arithmetic, which parity_8 is not; set it to 0.0",
         ),
+        (
+            ["task.name=parity_8", "task.keep_pairs_together=true"],
+            "task: keep_pairs_together is for modular arithmetic and groups, which parity_8 is not",
+        ),
+        (["task.name=dihedral_2"], "task: name: degree must be at least 3 of a dihedral group"),
         (["task.name=copy_9"], "task: name: copy_9 takes 21 tokens a row"),
     ],
 )

@@ -145,6 +145,7 @@ def test_a_folder_of_draws_has_the_runs_that_each_seed_is_alone(tmp_path):
         row = {name: log.panel(name).values[seed] for name in log.observables if "drawn" in name}
         assert (row["drawn_lr"] == own.training.lr).all()
         assert (row["drawn_weight_decay"] == own.training.weight_decay).all()
+        assert (row["drawn_no_decay"] == (own.training.weight_decay == 0)).all()
         assert (row["drawn_operation"] == LAW.operation.index(own.task.operation)).all()
     scale = config.of_seed(3).model.initializer_range
     assert load_model(tmp_path / "drawn/models/seed_3").config.initializer_range == scale

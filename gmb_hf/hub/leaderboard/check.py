@@ -347,7 +347,7 @@ def _of_others(
         yield f"{where / LOCK}: was made on {made}, the card says {said}"
     elif not record.retrained:
         theirs = next(one for one in lock.x_lock.x_sources if one.repo == f"{PANEL}{home}")
-        if theirs.fingerprint != panel.entry.fingerprint:
+        if theirs.fingerprint not in panel.fingerprints:
             yield (
                 f"{where / LOCK}: was made on runs {theirs.fingerprint} of that panel, it has "
                 f"{panel.entry.fingerprint}"
