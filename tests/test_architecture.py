@@ -47,6 +47,8 @@ PARTS = [
     "hub.apps",
     "jobs.metrics",
     "jobs.run",
+    "jobs.splits",
+    "jobs.recalibration",
     "jobs.trial",
     "hub.leaderboard",
     "jobs.demo",
@@ -376,7 +378,7 @@ class TestNumbers:
         # 40,952 before copied runs, cheating scores and remade locks were refused.
         # 45,000 before decisions were judged, rounds, groups that do not commute, panels whose
         # held-out part comes after a lock, and pretrained scores.
-        assert lines <= 47_200, "what can be said in fewer lines?"
+        assert lines <= 48_100, "what can be said in fewer lines?"
 
     def test_share_of_lines_that_import(self):
         lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in FILES)
