@@ -23,6 +23,7 @@ from gmb_hf.hub.leaderboard.kept import PLACE
 from gmb_hf.hub.leaderboard.rounds import FIRST_SEED, Round, chained, first_seed, round_hash
 from gmb_hf.hub.panels import FrozenPanel
 from gmb_hf.hub.recipes import RECIPES, Recipe
+from gmb_hf.indicators import catalogue
 from gmb_hf.training.config import parse_seeds
 from gmb_hf.training.presets import PRESETS
 
@@ -606,7 +607,7 @@ def test_a_design_names_the_candidates(typed: Typed, at: Any) -> None:
     lock = Lock.read("rounds/first/entries/turned/lock.yaml")
     assert lock.candidate("rise_of_norm").sign == -1
     with pytest.raises(InputError, match="rise_of_norm"):  # it was registered for the entry alone
-        rounds.catalogue.get("rise_of_norm")
+        catalogue.get("rise_of_norm")
 
 
 def test_an_entry_that_fails_on_the_fresh_runs(typed: Typed, at: Any) -> None:

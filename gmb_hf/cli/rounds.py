@@ -87,7 +87,7 @@ def enter(
         code (MODULE.py): Registers the indicators that the lock or the design names.
         design: Without a lock: which candidates; by default every indicator of the module.
     """
-    from gmb_hf.hub.leaderboard.rounds import enter as enter_round
+    from gmb_hf.hub.leaderboard.round_entries import enter as enter_round
 
     with screen.counting(f"locking {entry} once more"):
         found = enter_round(
@@ -129,7 +129,7 @@ def train(name: str, jobs: int | None = None, device: str = "auto", rounds: Path
 @app.command()
 def judge(name: str, rounds: Path = ROUNDS) -> None:
     """Judge each entry once on the held-out runs; the same command goes on where it stopped."""
-    from gmb_hf.hub.leaderboard.rounds import judge_round
+    from gmb_hf.hub.leaderboard.round_judging import judge_round
 
     found = judge_round(name, rounds=rounds, counting=screen.counting)
     _show_judged(found)
@@ -190,7 +190,7 @@ def _show(found: Round) -> None:
 
 def _show_judged(found: Round) -> None:
     """What every entry is worth on the fresh runs."""
-    from gmb_hf.hub.leaderboard.rounds import judged_scores
+    from gmb_hf.hub.leaderboard.round_judging import judged_scores
     from gmb_hf.report.page import CLASSES
 
     if not found.record.judged:

@@ -42,7 +42,8 @@ from gmb_hf.hub.leaderboard.entries import TRIAL, BoardEntry, PanelOnBoard, brie
 from gmb_hf.hub.leaderboard.kept import Cache
 from gmb_hf.hub.leaderboard.published import JudgedPanel
 from gmb_hf.hub.leaderboard.published import recompute as recompute_trial
-from gmb_hf.hub.leaderboard.rounds import RoundOnBoard, names, show_round
+from gmb_hf.hub.leaderboard.round_judging import RoundOnBoard, show_round
+from gmb_hf.hub.leaderboard.rounds import names
 from gmb_hf.hub.leaderboard.submission import Submission, is_link
 from gmb_hf.hub.panels import HELD_OUT, FrozenPanel
 from gmb_hf.indicators import catalogue

@@ -26,7 +26,8 @@ _JUDGES = (
     *("base", "benchmark", "core", "design", "indicators", "runs"),
     *("hub/panels.py", "hub/sources.py", "jobs/trial.py", "report/answer.py", "report/words.yaml"),
     *(f"hub/leaderboard/{name}" for name in ("check.py", "passed_over.yaml", "published.py")),
-    *("hub/leaderboard/rounds.py", "hub/leaderboard/submission.py"),
+    *(f"hub/leaderboard/{name}.py" for name in ("rounds", "round_entries", "round_judging")),
+    "hub/leaderboard/submission.py",
 )
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "pyarrow")
 
