@@ -393,7 +393,8 @@ class TestNumbers:
         # 0.056 before what papers claim became a data file: fewer lines, the same imports.
         # 0.058 before tables of names, words and settings became data files, likewise.
         # 0.059 before commands shared what they ask of one's own runs.
-        assert importing <= 0.06 * lines, f"{importing} of {lines} lines, {importing / lines:.2%}"
+        # 0.06 before rounds had files for the round, its entries and their judgement.
+        assert importing <= 0.0605 * lines, f"{importing} of {lines} lines, {importing / lines:.2%}"
 
     def test_modules_that_an_evaluation_loads(self, tmp_path: Path):
         inputs = ROOT / "tests" / "golden" / "inputs"

@@ -610,6 +610,38 @@ def test_a_design_names_the_candidates(typed: Typed, at: Any) -> None:
         catalogue.get("rise_of_norm")
 
 
+def test_the_panel_may_have_its_held_out_part_trained_meanwhile(
+    typed: Typed, at: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round, and a lock, on an explore part alone are of the panel that it becomes."""
+    shutil.rmtree(at("new"))
+    whole = FrozenPanel.find("tiny")
+    monkeypatch.setenv(panels.PLACE, "later")
+    parts = {part: whole.read(part) for part in ("explore", "heldout")}
+    for log in parts.values():
+        log.metadata = {key: log.metadata[key] for key in log.metadata if key != "hub"}
+    freezing = (whole.design(), Path("later", "tiny"))
+    early = panels.freeze(
+        RECIPES["tiny"], {"explore": parts["explore"]}, *freezing, command="by hand"
+    )
+    for score in ("embedding_norm_drop", "embedding_gini"):
+        words = ("--runs=panel:tiny", f"--score={score}", f"--out={score}.yaml")
+        typed.terminal.done("lock", *words)
+    typed.terminal.done(*ROUND, "open", "first", "--panel=tiny", "--closes=2999-01-31")
+    typed.terminal.done(*ROUND, "enter", "first", "a", "--lock=embedding_norm_drop.yaml", *SAID)
+    lock = Path("embedding_gini.yaml")
+    note = panels.LockedRecord(
+        lock_hash=Lock.read(lock).hash,
+        locked="2030-01-31",
+        trained="2030-02-01",
+        explore_fingerprint=early.entry.fingerprint,
+    )
+    shutil.rmtree("later")
+    panels.freeze(RECIPES["tiny"], parts, *freezing, command="by hand", after=(lock, note))
+    typed.terminal.done(*ROUND, "enter", "first", "b", f"--lock={lock}", *SAID)
+    typed.terminal.done(*ROUND, "close", "first", "--early")
+
+
 def test_an_entry_that_fails_on_the_fresh_runs(typed: Typed, at: Any) -> None:
     """Its reason stands in place of results, and the others are judged."""
     folder = at("judged")

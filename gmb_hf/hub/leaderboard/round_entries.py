@@ -236,7 +236,8 @@ def _refuse_other_design(found: Round, lock: Lock, path: Path) -> None:
             f"{PANEL}{panel.name}"
         )
     theirs = _fingerprint(lock, panel)
-    if not FrozenPanel.find(panel.name, theirs).holds(theirs, panel):
+    known = theirs in panel.fingerprints  # those of its explore part alone, too
+    if not known and not FrozenPanel.find(panel.name, theirs).holds(theirs, panel):
         raise InputError(
             f"{path}: was made on runs {theirs} of panel {panel.name!r}, it has "
             f"{panel.entry.fingerprint}; lock again"
