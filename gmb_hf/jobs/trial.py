@@ -604,6 +604,7 @@ def render_trial(
         transfer=transfer_table(transfers).md() if transfers else "",
         splits=splits,
         moved=moved,
+        words=in_words,
         budget=in_words(rows[0].at.budget),
         claims=[(claim, measured(claim, rows, panels)) for claim in CLAIMS],
     )
