@@ -256,9 +256,9 @@ def test_recipes_of_late_onsets(name: str) -> None:
     assert (design.event_type, design.chance_multiple) == ("E_onset", 3)
     assert [event for event, _ in design.other_events()] == ["E_plateau 0.5 x 5"]
     held_out = parse_seeds(config.seeds.evaluate)
-    assert len(held_out) == len(parse_seeds(config.seeds.explore)) == 256
+    assert len(held_out) == len(parse_seeds(config.seeds.explore)) >= 128
     blocked = config.draws.columns(held_out)["drawn_no_decay"] == 1
-    assert blocked.sum() >= 32
+    assert 0.1 <= blocked.mean() <= 0.2
     (stratum,) = design.strata
     assert stratum.name == "blocked"
     np.testing.assert_array_equal(stratum.holds({"drawn_no_decay": blocked * 1.0}), blocked)
