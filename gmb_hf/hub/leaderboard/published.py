@@ -25,6 +25,7 @@ from gmb_hf.base.documents import Count, Many, Section
 from gmb_hf.base.errors import InputError, first_of
 from gmb_hf.base.escape import one_line
 from gmb_hf.base.files import read_text
+from gmb_hf.benchmark.ensembles import COMBINATIONS
 from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.locking import make_lock
 from gmb_hf.benchmark.prepare import prepare
@@ -145,7 +146,8 @@ def judge_again(panel: FrozenPanel, rows: Rows, *, where: str) -> JudgedPanel:
     Raises:
         InputError: the lock has other scores than the table, or other thresholds.
     """
-    design = trial_design(panel)
+    # Trials of before were of the panel's own design, without combinations by class.
+    design = trial_design(panel) if {*COMBINATIONS} & {*rows} else panel.design()
     lock, _ = make_lock(design, prepare(panel.read(EXPLORE), design))
     _refuse_another_look(lock, rows, where=f"panel {panel.name!r}")
     # The lock of the trial has looked, and what it saw is in the table.
