@@ -53,8 +53,8 @@ class Pilot:
     """
 
     judgement: Judgement
-    score: str
-    tried: int
+    score: str = ""
+    tried: int = 1
 
     @property
     def n_runs(self) -> int:

@@ -177,7 +177,7 @@ def evaluate(
         if panel_of(log) is not None and (own := _scores(evaluation.results)):
             words = ("submit", own[0], "--runs", *runs)
             submit = show.command(*words, lock=lock, results=out)
-            show.tell("of_a_panel", submit=submit)
+            show.hint("of_a_panel", submit=submit)
         if following.startswith("gmb monitor "):
             show.tell(
                 "to_follow", replayed=f"--follow {_LOG} " not in following, lock=lock, out=out

@@ -185,7 +185,7 @@ def join(
         lock = screen.free("lock.yaml")
         following = screen.command("lock", "--runs", path, *asked, *declared, out=lock)
     if following is not None:
-        screen.tell("declares_labels", names=new)
+        screen.hint("declares_labels", names=new)
     screen.written([path], following=following)
 
 
@@ -323,10 +323,10 @@ def _judging(
     named = [*scores] if of_metric or metric is None else [metric, *scores]
     found = propose(log, metric if of_metric else None, named, of_metric=of_metric)
     if not found.scores or (of_metric and found.metric is None):
-        screen.tell("nothing_to_judge", found=found, columns=log.observables)
+        screen.hint("nothing_to_judge", found=found, columns=log.observables)
         return None
     if found.guessed:
-        screen.tell("guessed", found=found)
+        screen.hint("guessed", found=found)
     words = ["evaluate", "--runs", *given]
     if of_metric and "--metric" not in given:
         words += ["--metric", str(found.metric)]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
@@ -126,6 +126,12 @@ def tell(paragraph: str, *, style: str = "", **values: object) -> None:
     """Print a paragraph of words.j2, by the name of its block, filled in with these values."""
     words = _words()
     say("".join(words.blocks[paragraph](words.new_context(values))), style)
+
+
+def hint(paragraph: str, **values: Any) -> None:
+    """Print a paragraph of words.j2 about the next command, unless only the answer is asked for."""
+    if not output.current().quiet:
+        tell(paragraph, **values)
 
 
 def say_whole(label: str, text: str) -> None:

@@ -32,6 +32,7 @@ from gmb_hf.benchmark.results import Results
 from gmb_hf.design.design import Design
 from gmb_hf.design.lock import Lock
 from gmb_hf.hub.panels import EXPLORE, FrozenPanel
+from gmb_hf.indicators.catalogue import get, names
 from gmb_hf.jobs.trial import judge
 from gmb_hf.monitor.monitor import AlarmMonitor
 from gmb_hf.report import style
@@ -52,6 +53,7 @@ FRESH = "fresh"
 SCRIPT = "watch.py"
 WATCHED_BY = "unembedding_gini"
 """The score that the script acts on: it is measured from the weights alone."""
+_AFTER = 4  # checkpoints of a fresh run once it has generalised
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,8 @@ def demo(
     if not train:
         return Demo(results, (), (), (folder / panel / "report.md",))
     lock = Lock.read(folder / panel / "lock.yaml")
-    log = _fresh(config, parse_seeds(seeds), folder / FRESH, lock, results, say)
+    short = _no_more_than_watched(config, lock, results)
+    log = _fresh(short, parse_seeds(seeds), folder / FRESH, lock, results, say)
     acting, watched = watch(log, lock, results)
     table = watched_table(watched)
     paths = [*table.write(folder / "tables"), folder / panel / "report.md"]
@@ -174,6 +177,20 @@ def _system(made: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
     from gmb_hf.training.seeds import system_shown
 
     return {SYSTEM: system_shown(config)}
+
+
+def _no_more_than_watched(config: RunConfig, lock: Lock, results: Results) -> RunConfig:
+    """The same training without what nobody reads: columns of published signals, and a long end.
+
+    Neither changes what a run does up to its event.
+    """
+    acting = AlarmMonitor(lock, results, show=()).acting
+    known = all(name in names() and not get(name).published for name in acting)
+    training = config.training
+    fewer: dict[str, Any] = {"observables": "usual"} if known else {}
+    if training.stop_after is not None:
+        fewer["stop_after"] = min(training.stop_after, _AFTER * training.checkpoint_every)
+    return config.replace(training=training.replace(**fewer))
 
 
 def _fresh(

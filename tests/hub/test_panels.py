@@ -146,7 +146,7 @@ def test_scores_joined_to_a_panel_are_locked_next(panel: FrozenPanel, commands: 
     RunLog.from_table(scores.table.rename_columns(names)).write("mine.parquet")
     joining = ("runs", "join", f"--runs=panel:{NAME}", "--scores=mine.parquet", "--out=j.parquet")
     said = commands.done(*joining)
-    assert "next    gmb lock --runs j.parquet --score mine --out lock.yaml" in said
+    assert "next    gmb lock --runs j.parquet --score mine --no-test-labels --out lock.yaml" in said
 
 
 def test_from_a_lock_to_the_ledger(panel: FrozenPanel, commands: Terminal) -> None:

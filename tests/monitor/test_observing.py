@@ -172,7 +172,7 @@ def test_columns_from_elsewhere() -> None:
         (
             ["judge"],
             {},
-            r"give extra=a function of \(model, step\), extra=lambda model, step: {.judge.: \.\.\.}",
+            r"extra=a function of \(model, step\), extra=lambda model, step: {.judge.: \.\.\.}",
         ),
         (
             ["test_loss"],
