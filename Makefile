@@ -51,7 +51,8 @@ bench: $(VENV)/.installed-test
 	$(PYTHON) -m benchmarks $(ONLY)
 
 # The package ships copies of some with fewer columns, which are cut where they lack.
-PANELS := $(shell sed -n 's/^\([a-z0-9-]*\):$$/\1/p' gmb_hf/hub/recipes.yaml)
+# Those that were published; a recipe alone is built by gmb panel build NAME.
+PANELS := $(shell awk '/^[a-z0-9-]+:$$/ {name = $$1} /^  published:/ {sub(":", "", name); print name}' gmb_hf/hub/recipes.yaml)
 
 panels: $(VENV)/.installed-train $(PANELS:%=panels/%/README.md)
 	$(PYTHON) -c "from gmb_hf.hub.panels import ship; ship()"
