@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gmb_hf import Design, InputError, RunLog, preset
+from gmb_hf import Design, InputError, Lock, RunLog, make_lock, preset
+from gmb_hf.benchmark.evaluate import evaluate_lock
 from gmb_hf.benchmark.results import Results
 from gmb_hf.hub import panels
 from gmb_hf.hub.panels import FrozenPanel
@@ -119,6 +120,24 @@ def test_what_is_refused(folder: Path) -> None:
     message = "second/lock.yaml: is a lock of another panel, or of another design; choose another"
     with pytest.raises(InputError, match=message):
         trial(["first", "second"], folder, figures=False, jobs=1)
+
+
+def test_a_lock_has_a_look_of_its_own_at_each_other_panel(
+    design: Design, explore_log: RunLog, held_out_log: RunLog, tmp_path: Path
+) -> None:
+    """In one process, too, where a lock that is copied is no other lock."""
+    one = design.replace(candidates=design.candidates[:1], null_draws=100, bootstrap_draws=50)
+    lock = make_lock(one, explore_log)[0]
+    parts = (held_out_log.runs[:20], held_out_log.runs[20:])
+    for number, runs in enumerate(parts):
+        own = Lock.read(lock.write(tmp_path / str(number) / "lock.yaml"))
+        found = evaluate_lock(own, held_out_log.select(runs), transfer=True, counted=True)
+        assert found.results.summary.x_look == 1
+    own = Lock.read(lock.write(tmp_path / "own" / "lock.yaml"))
+    assert evaluate_lock(own, held_out_log).results.summary.x_look == 1
+    copy = Lock.read(lock.write(tmp_path / "copy" / "lock.yaml"))
+    with pytest.raises(InputError, match="allows 1 look at held-out runs"):
+        evaluate_lock(copy, held_out_log.select(parts[0]))
 
 
 def test_every_published_signal_has_its_claim_once() -> None:

@@ -191,7 +191,9 @@ def may_judge(
     if transfer:
         said_lacking = [_lacking_note(lacking)] if lacking else []
         notes = (_transfer_note(lock.design, said), *said_lacking, *notes)
-    return HeldOutRuns(lock, prepared, said, notes, next_look(lock, log), at_panels)
+    return HeldOutRuns(
+        lock, prepared, said, notes, next_look(lock, log, remembered=not counted), at_panels
+    )
 
 
 def _lacking(lock: Lock, log: RunLog) -> dict[str, list[str]]:

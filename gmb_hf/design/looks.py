@@ -53,9 +53,13 @@ class LooksFile(Section):
     published: Many[Publication] = ()
 
     @classmethod
-    def beside(cls, lock: Lock) -> LooksFile:
-        """Those kept beside a lock's file, and those that it took while it was in memory alone."""
-        in_memory = _IN_THIS_PROCESS.get(lock.fingerprint, cls(looks=(), published=()))
+    def beside(cls, lock: Lock, *, remembered: bool = True) -> LooksFile:
+        """Those kept beside a lock's file, and those that it took while it was in memory alone.
+
+        `remembered` says whether the latter count; they do not where a look has another name.
+        """
+        none = cls(looks=(), published=())
+        in_memory = _IN_THIS_PROCESS.get(lock.fingerprint, none) if remembered else none
         path = None if lock.path is None else looks_path(lock.path)
         if path is None or not path.exists():
             return in_memory
@@ -75,9 +79,10 @@ class LooksFile(Section):
         """That of one lock; None where it is not published."""
         return next((item for item in self.published if item.lock_hash == lock.hash), None)
 
-    def write(self, lock: Lock) -> None:
+    def write(self, lock: Lock, *, remembered: bool = True) -> None:
         """Keep them beside the lock's file, and in this process, which may write it elsewhere."""
-        _IN_THIS_PROCESS[lock.fingerprint] = self.model_copy(update={"looks": self.by(lock)})
+        if remembered:
+            _IN_THIS_PROCESS[lock.fingerprint] = self.model_copy(update={"looks": self.by(lock)})
         if lock.path is not None:
             write_yaml(looks_path(lock.path), self.as_read(), heading=_LOOKS_HEADING)
 
@@ -94,6 +99,7 @@ class Look:
         notes: what a reader must know about it.
         lock, log: by what, and at which runs.
         looks: all to keep; None where these runs have been looked at before.
+        remembered: whether this process keeps it, too, whatever file the lock lies in.
     """
 
     number: int
@@ -101,6 +107,7 @@ class Look:
     lock: Lock
     log: RunLog
     looks: LooksFile | None
+    remembered: bool = True
 
     def keep(self) -> None:
         """Write the look down; call it before anybody sees a result.
@@ -113,12 +120,12 @@ class Look:
             return
         path = self.lock.path
         with nullcontext() if path is None else claimed(looks_path(path), _TAKEN):
-            now = next_look(self.lock, self.log)
+            now = next_look(self.lock, self.log, remembered=self.remembered)
             if now.number != self.number:
                 reason = f"another evaluation took look {self.number} meanwhile; run it again"
                 raise InputError.at(path or "lock", "no_look_left", reason)
             if now.looks is not None:
-                now.looks.write(self.lock)
+                now.looks.write(self.lock, remembered=self.remembered)
 
 
 def looks_path(lock_path: str | Path) -> Path:
@@ -128,8 +135,11 @@ def looks_path(lock_path: str | Path) -> Path:
     return place.with_name(f"{place.stem}.looks.yaml")
 
 
-def next_look(lock: Lock, log: RunLog) -> Look:
+def next_look(lock: Lock, log: RunLog, *, remembered: bool = True) -> Look:
     """Which look at held-out runs this is.
+
+    Unless `remembered`, those alone count that are kept beside the lock's file: a lock that judges
+    other panels, too, as a trial's does, takes a look of its own at each.
 
     The same runs again are the same look, whatever they are called. Some of them, others, or other
     logs under old names are another one.
@@ -140,7 +150,7 @@ def next_look(lock: Lock, log: RunLog) -> Look:
     """
     where = lock.path or "lock"
     hashes = dict(zip(log.runs, log.run_hashes(lock.columns), strict=True))
-    kept, notes = LooksFile.beside(lock), []
+    kept, notes = LooksFile.beside(lock, remembered=remembered), []
     taken = kept.by(lock)
     others = [item for item in kept.looks if item not in taken]
     before = {mark for item in others for one in item.runs.items() for mark in one}
@@ -151,7 +161,7 @@ def next_look(lock: Lock, log: RunLog) -> Look:
         )
     for item in taken:
         if sorted(item.runs.values()) == sorted(hashes.values()):
-            return Look(item.look, tuple(notes), lock, log, None)
+            return Look(item.look, tuple(notes), lock, log, None, remembered)
     number, allowed = len(taken) + 1, lock.design.looks
     seen = {one: run for item in taken for run, one in item.runs.items()}
     lost = [run for one, run in seen.items() if one not in hashes.values()]
@@ -186,7 +196,7 @@ def next_look(lock: Lock, log: RunLog) -> Look:
         runs=hashes,
     )
     looks = kept.model_copy(update={"looks": (*kept.looks, record)})
-    return Look(number, tuple(notes), lock, log, looks)
+    return Look(number, tuple(notes), lock, log, looks, remembered)
 
 
 def _refuse_chosen_runs(lock: Lock, log: RunLog, number: int) -> None:
