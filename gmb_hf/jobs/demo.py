@@ -39,7 +39,7 @@ from gmb_hf.report import style
 from gmb_hf.report.style import save_figure
 from gmb_hf.runs.metadata import SYSTEM
 from gmb_hf.runs.runlog import RunLog
-from gmb_hf.training.config import RunConfig, parse_seeds
+from gmb_hf.training.config import HELD, RunConfig, parse_seeds
 from gmb_hf.training.folder import finished_seeds
 from gmb_hf.training.launch import Bar
 
@@ -53,7 +53,7 @@ FRESH = "fresh"
 SCRIPT = "watch.py"
 WATCHED_BY = "unembedding_gini"
 """The score that the script acts on: it is measured from the weights alone."""
-_AFTER = 4  # checkpoints of a fresh run once it has generalised
+_AFTER = 4  # checkpoints of a fresh run once its event has come
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,8 @@ def demo(
     if not train:
         return Demo(results, (), (), (folder / panel / "report.md",))
     lock = Lock.read(folder / panel / "lock.yaml")
-    short = _no_more_than_watched(config, lock, results)
+    acting = AlarmMonitor(lock, results, show=()).acting
+    short = no_more_than_watched(config, lock.design, acting)
     log = _fresh(short, parse_seeds(seeds), folder / FRESH, lock, results, say)
     acting, watched = watch(log, lock, results)
     table = watched_table(watched)
@@ -179,17 +180,21 @@ def _system(made: Mapping[str, Any], config: RunConfig) -> dict[str, Any]:
     return {SYSTEM: system_shown(config)}
 
 
-def _no_more_than_watched(config: RunConfig, lock: Lock, results: Results) -> RunConfig:
-    """The same training without what nobody reads: columns of published signals, and a long end.
+def no_more_than_watched(config: RunConfig, design: Design, acting: Sequence[str]) -> RunConfig:
+    """The same training without what nobody reads: columns of published signals, and the end.
 
-    Neither changes what a run does up to its event.
+    Neither changes what a run does up to its event. A compiled step would cost more than it saves.
     """
-    acting = AlarmMonitor(lock, results, show=()).acting
     known = all(name in names() and not get(name).published for name in acting)
     training = config.training
-    fewer: dict[str, Any] = {"observables": "usual"} if known else {}
+    fewer: dict[str, Any] = {"compile": "never"}
+    if known:
+        fewer["observables"] = "usual"
     if training.stop_after is not None:
         fewer["stop_after"] = min(training.stop_after, _AFTER * training.checkpoint_every)
+        of_accuracy = (design.event_type, design.metric) == ("E_plateau", "test_acc")
+        if of_accuracy and (design.plateau_checkpoints or 0) <= HELD:
+            fewer["stop_at"] = design.plateau_threshold
     return config.replace(training=training.replace(**fewer))
 
 

@@ -28,11 +28,10 @@ from gmb_hf.base.pretrained import find_model, write_hashes
 from gmb_hf.modeling import GrokkingTokenizer, GrokkingTransformerForCausalLM
 from gmb_hf.runs.runlog import RunLog
 from gmb_hf.tasks.task import Task
-from gmb_hf.training.config import TrainingSettings, format_seeds
+from gmb_hf.training.config import HELD, TrainingSettings, format_seeds
 from gmb_hf.training.folder import model_folder
-from gmb_hf.training.launch import GROKKED, silence_transformers
+from gmb_hf.training.launch import silence_transformers
 
-HELD = 5  # checkpoints: so long must held-out accuracy stay, that no spike ends a run
 _PREDICTIONS = "predictions"
 _ROW = "row."
 LOG = "log.parquet"
@@ -85,8 +84,9 @@ class Rows:
         """The step at which the run of each seed ends, as far as the rows tell: int64 [S].
 
         `training.stop_after` steps after the first checkpoint at which held-out accuracy has been
-        .9 for five in a row; without it, or before, the last step of all. A run that diverges ends
-        at the checkpoint before the one at which its training loss is not finite.
+        `training.stop_at` for five in a row; without it, or before, the last step of all. A run
+        that diverges ends at the checkpoint before the one at which its training loss is not
+        finite.
         """
         accuracy = np.stack(self.values["test_acc"])  # [T, S]
         ends = np.full(accuracy.shape[1], training.steps)
@@ -97,7 +97,7 @@ class Rows:
             return ends
         every = training.checkpoint_every
         longer = math.ceil(training.stop_after / every) * every
-        held = sliding_window_view(accuracy >= GROKKED, HELD, axis=0).all(-1)
+        held = sliding_window_view(accuracy >= training.stop_at, HELD, axis=0).all(-1)
         first = np.asarray(self.steps)[HELD - 1 + held.argmax(0)] + longer
         return np.where(held.any(0), np.minimum(first, ends), ends)
 

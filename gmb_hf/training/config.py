@@ -91,6 +91,8 @@ Operation = Annotated[str, one_of("operation", OPERATIONS)]
 Activation = Annotated[str, one_of("activation", ACTIVATIONS)]
 ENGINES = ("stacked", "single")
 COMPILE_MODES = ("auto", "always", "never")
+GROKKED = 0.9  # held-out accuracy
+HELD = 5  # checkpoints: so long must held-out accuracy stay, that no spike ends a run
 OBSERVABLES = ("usual", "published", "all")
 DEVICES = ("auto", "cpu", "cuda")
 OF_MODULAR_TASKS = ("operation", "prime", "op_token", "corruption_rate", "keep_pairs_together")
@@ -294,8 +296,9 @@ class TrainingSettings(SettingsSection):
         observables: what a checkpoint records: "usual"; "published", also those that published
             signals need and that are cheap; "all", also the costly ones.
         dear_every: checkpoints between two measurements of a costly one, which "all" has.
-        stop_after: steps that a seed trains on once its held-out accuracy has been .9 for five
-            checkpoints; its log ends at the next checkpoint. None trains all steps.
+        stop_after: steps that a seed trains on once its held-out accuracy has been `stop_at` for
+            five checkpoints; its log ends at the next checkpoint. None trains all steps.
+        stop_at: that accuracy.
     """
 
     kind: ClassVar[str] = "training"
@@ -311,6 +314,7 @@ class TrainingSettings(SettingsSection):
     observables: Annotated[str, one_of("observables", OBSERVABLES)] = "usual"
     dear_every: Size = 10
     stop_after: Size | None = None
+    stop_at: Fraction = GROKKED
 
     def check(self) -> None:
         self.check_multiple("steps", "checkpoint_every")
@@ -324,6 +328,8 @@ class TrainingSettings(SettingsSection):
             del fields["dear_every"]
         if self.stop_after is None:
             del fields["stop_after"]
+        if self.stop_after is None or self.stop_at == GROKKED:
+            del fields["stop_at"]
         if self.observables == "usual":
             del fields["observables"]
         return fields

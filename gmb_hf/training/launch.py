@@ -37,14 +37,13 @@ from rich.text import Text
 
 from gmb_hf.base.errors import InputError, choose, positive_int
 from gmb_hf.base.extras import needing
-from gmb_hf.training.config import DEVICES
+from gmb_hf.training.config import DEVICES, GROKKED
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
 
 MEMORISED = 0.99  # training accuracy
-GROKKED = 0.9  # held-out accuracy
 INTERRUPTED = 128 + signal.SIGINT
 STOPPED = 128 + signal.SIGTERM
 _PEER_GONE = ("closed by peer", "reset by peer", "connection refused", "broken pipe")

@@ -15,7 +15,14 @@ from gmb_hf.benchmark.prepare import prepare
 from gmb_hf.hub import panels
 from gmb_hf.hub.panels import FrozenPanel
 from gmb_hf.hub.recipes import Recipe
-from gmb_hf.jobs.demo import demo, trainer_script, watch, watched_curves, watched_table
+from gmb_hf.jobs.demo import (
+    demo,
+    no_more_than_watched,
+    trainer_script,
+    watch,
+    watched_curves,
+    watched_table,
+)
 from gmb_hf.report.style import save_figure
 from gmb_hf.training.seeds import system_shown
 
@@ -139,3 +146,18 @@ def test_the_script_trains_the_task_of_the_config_under_the_lock(judged: Evaluat
     assert f'"hidden_size": {config.model.width},' in text
     assert f'system={{"task": "{lock.design.task}"}}' in text
     assert 'HERE / "quick-29/lock.yaml", HERE / "quick-29/results.yaml"' in text
+
+
+def test_fresh_runs_are_trained_no_longer_than_they_are_watched(judged: Evaluated) -> None:
+    config = preset("smoke")
+    training = config.training.replace(stop_after=500, observables="published", checkpoint_every=25)
+    config = config.replace(training=training)
+    level = {"event_type": "E_plateau", "plateau_threshold": 0.5, "plateau_checkpoints": 5}
+    settled = judged.lock.design.model_copy(update=level)
+    short = no_more_than_watched(config, settled, [GINI]).training
+    assert (short.stop_after, short.stop_at, short.observables) == (100, 0.5, "usual")
+    jump = no_more_than_watched(config, judged.lock.design, [GINI]).training
+    assert (jump.stop_after, jump.stop_at) == (100, 0.9)  # what a run does up to its event stays
+    other = no_more_than_watched(config, settled, ["of_a_plugin"]).training
+    assert other.observables == "published"
+    assert short.steps == training.steps

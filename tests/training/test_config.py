@@ -207,7 +207,8 @@ def test_every_field_is_in_the_identity_or_the_design():
     config = preset("quick").changed([*sizes, "model.halting=true", drawn])
     held = {**config.training_identity(), **config.design()}
     speed = {"seeds_at_once": 32, "compile": "auto"}
-    held["training"] = {**held["training"], **speed, "observables": "usual", "dear_every": 10}
+    recorded = {"observables": "usual", "dear_every": 10, "stop_at": 0.9}
+    held["training"] = {**held["training"], **speed, **recorded}
     held["task"] = {"name": None, **held["task"]}
     assert held == {key: value for key, value in config.to_dict().items() if key != "preset"}
 

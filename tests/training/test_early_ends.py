@@ -31,6 +31,7 @@ def test_a_run_ends_some_steps_after_five_checkpoints_at_nine_tenths():
     assert rows.of([0], until=60).ends(training).tolist() == [1000]
     assert rows.ends(training.replace(stop_after=None)).tolist() == [1000] * 4
     assert rows.ends(training.replace(stop_after=41)).tolist() == [120, 1000, 140, 1000]
+    assert rows.ends(training.replace(stop_at=0.94)).tolist() == [1000, 1000, 140, 1000]
     # Near the last step of all a run ends there.
     assert rows.ends(training.replace(steps=110)).tolist() == [110] * 4
     # A run that diverges ends before, whatever comes after it.
@@ -40,14 +41,10 @@ def test_a_run_ends_some_steps_after_five_checkpoints_at_nine_tenths():
 
 @pytest.fixture(scope="module")
 def config():
-    """Memorised and known at once: held-out accuracy counts as .9 from .1 on (see `low`)."""
+    """Memorised and known at once: a run ends by an accuracy of .1."""
     training = {"steps": 80, "lr": 1e-3, "stop_after": 20, "observables": "published"}
+    training |= {"stop_at": 0.1}
     return small_config(task={"prime": 7}, training=training)
-
-
-@pytest.fixture(autouse=True)
-def low(monkeypatch):
-    monkeypatch.setattr("gmb_hf.training.checkpoints.GROKKED", 0.1)
 
 
 def test_a_seed_ends_where_it_does_alone_and_shows_the_same(config, tmp_path):
