@@ -70,10 +70,10 @@ def evaluate(
         lock: Judge held-out runs by this lock.
         out (folder): Folder for the results.
         score (column): A column, or an indicator, to judge; may be given several times.
-        pretrained (name): A pretrained score (gmb score list), or its file.
         sign: +1: high scores mean risk; -1: low ones do.
 
     More options:
+        pretrained (name): A pretrained score (gmb score list), or its file.
         sees_test_labels, --sees-test-labels/--no-test-labels: Whether held-out labels went into
             these columns.
         explore_runs: Find the thresholds on these runs.

@@ -75,6 +75,7 @@ PLAIN: dict[str, Any] = {
                 ],
             },
         },
+        {"name": "fitted", "x_pretrained": {"source": "label_free", "hash": "ab" * 32}},
     ],
     "x_run_budgets": [0.1, 0.05],
     "x_also_events": [{"type": "E_plateau", "x_plateau_threshold": 0.7}],
@@ -236,8 +237,10 @@ def is_constant(annotation: Any) -> bool:
 
 
 FIELDS = [
-    # The second candidate is the one that is an ensemble.
-    path.replace("candidates.0.x_ensemble", "candidates.1.x_ensemble")
+    # The second candidate is the one that is an ensemble, the third one is pretrained.
+    path.replace("candidates.0.x_ensemble", "candidates.1.x_ensemble").replace(
+        "candidates.0.x_pretrained", "candidates.2.x_pretrained"
+    )
     for name, field in Design.model_fields.items()
     for path, annotation in leaves(field, Design.places()[name])
     if not is_constant(annotation)
