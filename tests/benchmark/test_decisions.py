@@ -231,71 +231,74 @@ def test_a_decision_is_the_look_that_an_evaluation_takes(
 # Bad input.
 
 
-def fault(
-    lock: Lock, held_out: RunLog, explored: RunLog, match: str, **options: object
-) -> InputError:
-    with pytest.raises(InputError, match=match) as raised:
+def fault(lock: Lock, held_out: RunLog, explored: RunLog, **options: object) -> str:
+    """What the error says."""
+    with pytest.raises(InputError) as raised:
         decide(lock, held_out, explore=explored, **options)  # type: ignore[arg-type]
-    return raised.value
+    return str(raised.value)
 
 
 @pytest.mark.parametrize("lost", [0, 1, -0.1, 1.5, float("nan")])
 def test_a_share_that_is_none(lock: Lock, held_out: RunLog, explored: RunLog, lost: float):
-    fault(lock, held_out, explored, r"lost must be a number in \(0, 1\)", lost=lost)
+    assert "lost must be a number in (0, 1)" in fault(lock, held_out, explored, lost=lost)
 
 
 def test_a_score_that_the_lock_lacks(lock: Lock, held_out: RunLog, explored: RunLog):
-    match = "lock: candidate 'scor' is unknown; known: .*Did you mean 'score'"
-    fault(lock, held_out, explored, match, scores=["scor"])
-    match = "--score clock: is a control; name a candidate of the lock"
-    fault(lock, held_out, explored, match, scores=["clock"])
+    said = fault(lock, held_out, explored, scores=["scor"])
+    assert said.startswith("lock: candidate 'scor' is unknown; known: ")
+    assert "Did you mean 'score'" in said
+    said = fault(lock, held_out, explored, scores=["clock"])
+    assert "--score clock: is a control; name a candidate of the lock" in said
 
 
 def test_a_budget_that_the_lock_lacks(lock: Lock, held_out: RunLog, explored: RunLog):
-    fault(lock, held_out, explored, "--budget: value '0.3' is unknown; known: 0.05", budget=0.3)
+    said = fault(lock, held_out, explored, budget=0.3)
+    assert "--budget: value '0.3' is unknown; known: 0.05" in said
 
 
 def test_the_same_runs_twice(lock: Lock, held_out: RunLog, explored: RunLog):
-    fault(lock, explored, explored, "held-out runs are the explore runs that this lock was made on")
+    said = fault(lock, explored, explored)
+    assert "held-out runs are the explore runs that this lock was made on" in said
     match = "explore runs: 15 of 15 are not among those that the lock was made on"
-    fault(lock, held_out, held_out, match)
+    assert match in fault(lock, held_out, held_out)
 
 
 def test_some_of_the_explore_runs(lock: Lock, held_out: RunLog, explored: RunLog):
     match = "explore runs: 50 of the 100 that the lock was made on are missing; give them all"
-    fault(lock, held_out, explored.select(explored.runs[:50]), match)
+    assert match in fault(lock, held_out, explored.select(explored.runs[:50]))
 
 
 def test_no_event(lock: Lock, explored: RunLog):
     match = "held-out runs: none of 4 has an event"
-    fault(lock, log_of([(None, None)] * 4, first_seed=1000), explored, match)
+    assert match in fault(lock, log_of([(None, None)] * 4, first_seed=1000), explored)
 
 
 def test_no_run_without_an_event(lock: Lock, held_out: RunLog, explored: RunLog):
     match = "held-out runs: all 7 have their event, so that there is no run that is better stopped"
-    fault(lock, log_of(HELD_OUT[:7], first_seed=1000), explored, match)
+    assert match in fault(lock, log_of(HELD_OUT[:7], first_seed=1000), explored)
     every = log_of((event - 300, event) for event in range(510, 760, 10))
-    fault(lock_on(every), held_out, every, "explore runs: all 25 have their event")
+    assert "explore runs: all 25 have their event" in fault(lock_on(every), held_out, every)
 
 
 def test_too_few_events_for_so_small_a_share(lock: Lock, held_out: RunLog, explored: RunLog):
     match = "explore runs: 40 have an event, and to lose at most 0.01 of events takes 99 at least"
-    fault(lock, held_out, explored, match, lost=0.01)
+    assert match in fault(lock, held_out, explored, lost=0.01)
 
 
 def test_held_out_runs_that_end_before_any_is_stopped(lock: Lock, explored: RunLog):
     short = log_of([(150, 200), (None, None)], first_seed=1000, last=250)
     match = "held-out runs: all end by step 250, and the explore runs, which end at step 800, say"
-    fault(lock, short, explored, match)
+    assert match in fault(lock, short, explored)
 
 
 def test_a_lock_without_first_alarms(held_out: RunLog, explored: RunLog):
     lock = lock_on(explored, protocol="v0.4")
-    fault(lock, held_out, explored, "has no thresholds of first alarms, by which runs are stopped")
+    said = fault(lock, held_out, explored)
+    assert "has no thresholds of first alarms, by which runs are stopped" in said
 
 
 def test_bad_input_takes_no_look(explored: RunLog, held_out: RunLog, tmp_path: Path):
     lock = Lock.read(lock_on(explored, alpha=0.03).write(tmp_path / "lock.yaml"))
-    fault(lock, held_out, explored, "to lose at most", lost=0.01)
+    assert "to lose at most" in fault(lock, held_out, explored, lost=0.01)
     assert LooksFile.beside(lock).looks == ()
     assert np.isfinite(held_out.panel("score").values).all()
