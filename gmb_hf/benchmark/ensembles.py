@@ -267,6 +267,14 @@ def _setting(setting: float | tuple[int, int]) -> str:
     return repr(float(setting))
 
 
+def setting_of(formula: LockedEnsemble) -> Any:
+    """The setting of a frozen combination as its fit takes it: a penalty, or leaves and trees."""
+    if formula.method == "logistic":
+        return float(formula.setting)
+    trees, leaves = (int(word) for word in formula.setting.split() if word.isdigit())
+    return leaves, trees
+
+
 def _rounded(value: float) -> float:
     return float(f"{value:.{_DIGITS}g}")
 

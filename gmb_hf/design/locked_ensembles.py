@@ -172,7 +172,7 @@ def pretrained_fault(
     """What of a frozen pretrained score is not as the design asks for; None if nothing."""
     if locked is None or not locked.pretrained:
         return " is a pretrained score without its formula"
-    if declared.hash != locked.pretrained:
+    if declared.hash and declared.hash != locked.pretrained:
         return f": its formula is {locked.pretrained[:16]}, the prereg's {declared.hash[:16]}"
     if locked.fit_runs or sorted(locked.calibrate_runs) != sorted(explore_runs):
         return ": no run of this lock was fitted on, all of the explore runs calibrate it"

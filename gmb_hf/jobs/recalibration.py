@@ -20,11 +20,10 @@ from gmb_hf.base.errors import InputError
 from gmb_hf.base.escape import number
 from gmb_hf.base.stats import generator
 from gmb_hf.base.tables import Column, Table
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.prepare import Prepared, prepare
 from gmb_hf.benchmark.pretrained import fit_score
-from gmb_hf.benchmark.scores import Scores, score_windows
-from gmb_hf.core.first_alarm import first_alarms
-from gmb_hf.core.thresholds import in_words, run_maxima, run_threshold
+from gmb_hf.core.thresholds import in_words
 from gmb_hf.design.candidates import ENSEMBLE
 from gmb_hf.design.pretrained import PretrainedScore
 from gmb_hf.hub.panels import EXPLORE, HELD_OUT, FrozenPanel
@@ -136,31 +135,20 @@ def explored(panel: FrozenPanel, fields: Mapping[str, Any]) -> Prepared:
 
 def _judged(explored: Prepared, held_out: Prepared, draws: int) -> list[dict[str, Any]]:
     """For each number of runs and budget: what thresholds from draws of explore runs detect."""
-    design = held_out.design
     own = explored.scores(explored.entries[0])
-    maxima = run_maxima(own.values, score_windows(own, explored.design).negative)
-    known = np.flatnonzero(~np.isnan(maxima))
-    judged: Scores = held_out.scores(held_out.entries[0])
-    windows = score_windows(judged, design)
+    judged = held_out.scores(held_out.entries[0])
+    known = np.flatnonzero(explored.windows.negative.any(axis=1))
     found: list[dict[str, Any]] = []
     for runs, budget in RUNS_AND_BUDGETS:
         if len(known) < runs:
             fault = f"{len(known)} explore runs have negative windows, fewer than {runs}"
             found.append({"fault": fault})
             continue
-        taken = [_draw(known, runs, draw) for draw in range(draws)]
         each = [
-            first_alarms(
-                judged.values,
-                judged.steps,
-                judged.event_step,
-                run_threshold(maxima[rows], budget),
-                windows,
-                horizon=design.horizon,
-                safe_gap=design.safe_gap,
-                burn_in=design.burn_in,
+            Judgement(judged, own.select(_draw(known, runs, draw)), held_out.design).first_alarms(
+                budget
             )
-            for rows in taken
+            for draw in range(draws)
         ]
         detected = [one.detection_rate or 0.0 for one in each]
         low, middle, high = np.quantile(detected, (0.1, 0.5, 0.9)).tolist()
@@ -170,9 +158,9 @@ def _judged(explored: Prepared, held_out: Prepared, draws: int) -> list[dict[str
     return found
 
 
-def _draw(known: NDArray[np.int64], runs: int, draw: int) -> NDArray[np.int64]:
+def _draw(known: NDArray[np.int64], runs: int, draw: int) -> list[int]:
     """The calibrating runs of one draw, without replacement."""
-    return np.asarray(generator(draw, _STREAM).choice(known, runs, replace=False))
+    return [int(row) for row in generator(draw, _STREAM).choice(known, runs, replace=False)]
 
 
 _COLUMNS = (

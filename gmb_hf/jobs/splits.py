@@ -14,11 +14,11 @@ import numpy as np
 
 from gmb_hf.base.escape import number
 from gmb_hf.base.tables import Column, Table
-from gmb_hf.benchmark.ensembles import MemberScores, fit_log_odds, fit_trees, split_runs
+from gmb_hf.benchmark.ensembles import MemberScores, fit_log_odds, fit_trees, setting_of, split_runs
+from gmb_hf.benchmark.judgement import Judgement
 from gmb_hf.benchmark.prepare import Entry, Prepared
-from gmb_hf.benchmark.scores import Scores, score_windows
-from gmb_hf.core.first_alarm import FirstAlarms, first_alarms
-from gmb_hf.core.thresholds import run_maxima, run_threshold
+from gmb_hf.benchmark.scores import Scores
+from gmb_hf.core.first_alarm import FirstAlarms
 from gmb_hf.design.locked_ensembles import LockedEnsemble
 
 SPLITS = tuple(range(8))
@@ -82,7 +82,7 @@ def over_splits(
     for entry in explored.entries:
         if entry.ensemble is None or entry.name not in formulas:
             continue
-        setting = _setting(formulas[entry.name])
+        setting = setting_of(formulas[entry.name])
         fitted, judged = (MemberScores.of(_same(entry, of), of) for of in (explored, held_out))
         each = [_one(fitted, judged, entry, explored, held_out, setting, seed) for seed in seeds]
         found.append(
@@ -98,14 +98,6 @@ def over_splits(
 
 def _same(entry: Entry, prepared: Prepared) -> Entry:
     return next(one for one in prepared.entries if one.name == entry.name)
-
-
-def _setting(formula: LockedEnsemble) -> Any:
-    """The setting as the fit takes it: a penalty, or most leaves and a number of trees."""
-    if formula.method == "logistic":
-        return float(formula.setting)
-    count, _, _, leaves, _ = formula.setting.split()
-    return int(leaves), int(count)
 
 
 def _one(
@@ -128,18 +120,8 @@ def _one(
     own, other = (_scored(one, odds, entry) for one in (fitted, judged))
     keep = set(calibrate)
     own = own.select([row for row, run in enumerate(own.runs) if run in keep])
-    maxima = run_maxima(own.values, score_windows(own, explored.design).negative)
     prereg = held_out.design
-    return first_alarms(
-        other.values,
-        other.steps,
-        other.event_step,
-        run_threshold(maxima, prereg.primary_run_budget, prereg.calibration),
-        score_windows(other, prereg),
-        horizon=prereg.horizon,
-        safe_gap=prereg.safe_gap,
-        burn_in=prereg.burn_in,
-    )
+    return Judgement(other, own, prereg).first_alarms(prereg.primary_run_budget)
 
 
 def _scored(members: MemberScores, odds: Any, entry: Entry) -> Scores:

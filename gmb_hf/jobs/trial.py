@@ -225,13 +225,14 @@ def _split(names: Sequence[str]) -> list[str]:
     return [name for name in names if {EXPLORE, HELD_OUT} <= {*FrozenPanel.find(name).parts}]
 
 
-def trial_design(panel: FrozenPanel) -> Design:
+def trial_design(panel: FrozenPanel, log: RunLog | None = None) -> Design:
     """What a trial asks of a panel: the single scores of its design, combined by class as they are.
 
     Where the level of a guess is known, and no event of the design is that the metric leaves it,
-    this is another event that every score is shown on.
+    this is another event that every score is shown on. `log` are its explore runs, where they were
+    read already.
     """
-    log, design = panel.read(EXPLORE), panel.design()
+    log, design = log or panel.read(EXPLORE), panel.design()
     single = [one.plain() for one in design.candidates if one.family != ENSEMBLE]
     chance = _chance_of(panel, log)
     asked: dict[str, Any] = {"candidates": single}
@@ -311,9 +312,10 @@ def judge(
 
 def _judge_all(panel: FrozenPanel, folder: Path, **shown: Any) -> Results:
     """One panel by the design of a trial; what logs do not say of chance is added to them."""
-    chance = _chance_of(panel, panel.read(EXPLORE))
+    log = panel.read(EXPLORE)
+    chance = _chance_of(panel, log)
     about = {} if chance is None else {"chance": chance}
-    return judge(panel, folder, design=trial_design(panel), about=about, **shown)
+    return judge(panel, folder, design=trial_design(panel, log), about=about, **shown)
 
 
 def _over_splits(panel: FrozenPanel, folder: Path) -> list[OverSplits]:

@@ -123,6 +123,12 @@ class TestTheLock:
         assert lock.calibration_runs("both") == lock.x_lock.n_calibration_runs
         assert not lock.candidate("both").sees_test_labels
 
+    def test_a_design_may_name_it_without_a_hash(self, file: Path, fitted: PretrainedScore):
+        lock = make_lock(design_with(candidate(file, hash="")), runs(40, 300))[0]
+        ensemble = lock.candidate("both").ensemble
+        assert ensemble is not None
+        assert ensemble.pretrained == fitted.hash
+
     def test_its_score_is_the_formula(self, file: Path, fitted: PretrainedScore):
         log = runs(3, 500)
         prepared = prepare(log, design_with(candidate(file)))
