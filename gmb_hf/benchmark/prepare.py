@@ -669,9 +669,12 @@ def _resolve_pretrained(candidate: Candidate, log: RunLog | None, where: str) ->
 
 def _lacking_columns(found: PretrainedScore, lacking: Sequence[str], where: str) -> InputError:
     """What a log lacks for a pretrained score, and what would have recorded it."""
-    surveyed = {name for one in map(get, names()) if one.published for name in one.needs}
-    own = [name for name in lacking if name not in surveyed]
-    trained = [name for name in lacking if name in surveyed]
+    of_survey, usual = (
+        {name for one in map(get, names()) if one.published is which for name in one.needs}
+        for which in (True, False)
+    )
+    trained = [name for name in lacking if name in of_survey - usual]
+    own = [name for name in lacking if name not in trained]
     how = [
         *(
             [f"gmb_hf.monitor.observe.ModelObserver measures {first_of(own, _NAMED)}"]

@@ -56,7 +56,7 @@ OUTCOMES = _WORDS["outcomes"]
 OTHER_REPORTS = _WORDS["other_reports"]
 """What other commands leave beside their report.html -> what writes that again."""
 
-COMBINATION, BASELINE, RULE = "combination", "baseline", "rule"
+BASELINE, RULE = "baseline", "rule"
 KINDS = _WORDS["kinds"]
 """Signals of different kinds are never ranked together."""
 
@@ -89,8 +89,10 @@ def kind_of(item: IndicatorRecord) -> str:
     """The key in `KINDS` that an indicator belongs to; what the catalogue lacks sees no label."""
     if item.family == "control":
         return BASELINE
-    if item.family == ENSEMBLE:
-        return COMBINATION
+    if item.family == ENSEMBLE:  # what its most knowing member is
+        if item.x_sees_test_labels:
+            return "label-using"
+        return "task-aware" if item.x_knows_task else "label-free"
     if item.name not in catalogue.names():
         return "label-using" if item.x_sees_test_labels else "label-free"
     known = catalogue.get(item.name)

@@ -34,7 +34,6 @@ from gmb_hf.core.thresholds import in_words
 from gmb_hf.design.design import Design
 from gmb_hf.report.answer import (
     BASELINE,
-    COMBINATION,
     GROUPS,
     KINDS,
     OTHER_REPORTS,
@@ -334,7 +333,7 @@ def _bars(found: RankedVerdicts) -> _Bars:
 def class_of(item: IndicatorRecord) -> str:
     """A key of `CLASSES`."""
     kind = kind_of(item)
-    if kind in (BASELINE, COMBINATION):
+    if kind == BASELINE:
         return kind
     # Somebody's own column may be called like an indicator, and be something else.
     if item.x_sees_test_labels is None:

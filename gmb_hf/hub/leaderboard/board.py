@@ -581,7 +581,6 @@ _TABS = {
     "label-free": "Label-free",
     "undeclared": "Undeclared",
     "task-aware": "Task-aware",
-    "combination": "Combinations",
     "rule": "Published rules",
     "label-using": "Oracles",
     "baseline": "Baselines",
