@@ -46,6 +46,7 @@ def indicators(name: str | None = None, runs: list[str] | None = None) -> None:
         "family": entry.family,
         "needs": ", ".join(entry.needs),
         "sees test labels": "yes: an oracle, no monitor" if entry.sees_test_labels else "no",
+        "needs held-out inputs": "yes" if entry.needs_held_out_inputs else "no",
         "kind": f"{entry.kind}, an alarm rule of its own" if entry.rule else entry.kind,
         "orientation": f"{entry.orientation:+d}",
         "parameters": ", ".join(f"{k}={v}" for k, v in entry.parameters.items()) or "none",
